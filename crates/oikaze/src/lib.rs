@@ -1,0 +1,2 @@
+//! oikaze
+#![forbid(unsafe_code)]

@@ -1,0 +1,32 @@
+//! What coherence asks of the machine: one tracked view and one untracked alias of each array's pages.
+
+use core::ops::Range;
+
+/// An array's number in this job, the same on every node.
+pub type ArrayId = u32;
+
+/// How a page is mapped into the application's view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Loads work, a store traps.
+    Read,
+    /// Loads and stores work, nothing traps.
+    Write,
+}
+
+/// The pages of all arrays on this node. `oikaze-os` has the real one (userfaultfd or mprotect); the simulator has a model.
+///
+/// Ranges are in pages. Every call is about the *view*; `read` and `write` go through the *alias*, which never traps.
+/// Implementations report a failing system call once through their own error channel (the job then fails with its text).
+pub trait Pages {
+    /// Map pages whose bytes are in place; threads that wait for them go on.
+    fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access);
+    /// Change mapped pages to `access`; threads that wait to write go on if it is `Write`.
+    fn set_access(&mut self, array: ArrayId, pages: Range<u64>, access: Access);
+    /// Unmap: the next touch traps. The bytes stay in the alias.
+    fn invalidate(&mut self, array: ArrayId, pages: Range<u64>);
+    /// Copy one page out, through the alias.
+    fn read(&self, array: ArrayId, page: u64, into: &mut [u8]);
+    /// Copy bytes in at a byte offset from the array's start, through the alias.
+    fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]);
+}

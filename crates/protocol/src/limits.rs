@@ -1,0 +1,45 @@
+//! Every limit of the protocol, in one place, with compile-time checks between those that depend on each other.
+
+use core::time::Duration;
+
+/// Version of the wire format (spec/wire.md); both ends must say the same.
+pub const WIRE_VERSION: u16 = 1;
+/// Unit of coherence, of bulk fragments where they fit, and of rights.
+pub const PAGE: usize = 4096;
+/// Bytes of the fixed datagram header (spec/wire.md).
+pub const HEADER_LEN: usize = 24;
+/// Bytes of the bulk frame's own description, before payload.
+pub const BULK_FRAME_LEN: usize = 16;
+/// Room kept for the seal at the end of each datagram.
+pub const TAG_MAX: usize = 16;
+/// Bytes an upper layer may put in front of a message's body.
+pub const HEAD_MAX: usize = 64;
+/// The largest UDP payload there is (IPv4).
+pub const DATAGRAM_MAX: usize = 65_507;
+/// The smallest datagram every path must carry (IPv6's minimum MTU less IPv6 and UDP headers).
+pub const DATAGRAM_MIN: usize = 1280 - 48;
+/// Bulk fragment where the path carries jumbo frames: two pages.
+pub const FRAGMENT_JUMBO: usize = 2 * PAGE;
+/// Bulk fragment at an Ethernet MTU: a third of a page, rounded up (3 × 1366 = 4096 + 2).
+pub const FRAGMENT_ETHERNET: usize = 1366;
+/// The largest message body.
+pub const BODY_MAX: u64 = 1 << 40;
+/// Messages known to one connection and not yet settled.
+pub const MESSAGES_IN_FLIGHT: usize = 65_536;
+/// Ranges in one acknowledgement.
+pub const ACK_RANGES_MAX: usize = 32;
+/// Refusals told in one acknowledgement.
+pub const REFUSALS_MAX: usize = 8;
+/// A peer from which nothing is heard for this long is dead, unless the job says otherwise.
+pub const FAILURE_TIME: Duration = Duration::from_secs(5);
+/// The longest an acknowledgement is held back.
+pub const ACK_DELAY: Duration = Duration::from_micros(500);
+/// Nodes in one job.
+pub const NODES_MAX: u32 = 4096;
+/// Bytes of a published name.
+pub const NAME_MAX: usize = 48;
+
+const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at most 40 bytes");
+const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX <= 1450 - 28);
+const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - PAGE <= 2);
+const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);

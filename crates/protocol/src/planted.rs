@@ -1,0 +1,78 @@
+//! Deliberately planted bugs (feature `planted-bugs`, never in a release): proof that the tests would notice.
+//!
+//! A place in the protocol that must not be wrong asks [`planted`]`(Bug::X)` and, if so, does the wrong thing. Without the
+//! feature the question is the constant `false`.
+
+/// What can be broken on purpose. Each must be caught by the simulator within the seeds that CI runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Bug {
+    AcceptDuplicateDatagram = 1,
+    AcceptDuplicateMessage = 2,
+    DeliverOrderedEarly = 3,
+    IgnoreClassRule = 4,
+    ForgetRetransmission = 5,
+    AcknowledgeUnreceived = 6,
+    CompleteBeforePlaced = 7,
+    SkipIntegrityCheck = 8,
+    RepeatAtomic = 9,
+    MisplaceFragment = 10,
+    SkipInvalidation = 11,
+    LoseDiff = 12,
+    GrantLockTwice = 13,
+    ReleaseBarrierEarly = 14,
+    ForgetStaleFetch = 15,
+    SignalBeforeData = 16,
+}
+
+impl Bug {
+    /// All of them, for the test that plants each in turn.
+    pub const ALL: [Bug; 16] = [
+        Bug::AcceptDuplicateDatagram,
+        Bug::AcceptDuplicateMessage,
+        Bug::DeliverOrderedEarly,
+        Bug::IgnoreClassRule,
+        Bug::ForgetRetransmission,
+        Bug::AcknowledgeUnreceived,
+        Bug::CompleteBeforePlaced,
+        Bug::SkipIntegrityCheck,
+        Bug::RepeatAtomic,
+        Bug::MisplaceFragment,
+        Bug::SkipInvalidation,
+        Bug::LoseDiff,
+        Bug::GrantLockTwice,
+        Bug::ReleaseBarrierEarly,
+        Bug::ForgetStaleFetch,
+        Bug::SignalBeforeData,
+    ];
+}
+
+#[cfg(feature = "planted-bugs")]
+mod switch {
+    use core::sync::atomic::{AtomicU8, Ordering};
+    static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+    /// Plant `bug` in this process, or none. For tests only.
+    pub fn plant(bug: Option<super::Bug>) {
+        PLANTED.store(bug.map_or(0, |b| b as u8), Ordering::Relaxed);
+    }
+
+    /// Is this bug planted?
+    #[must_use]
+    pub fn planted(bug: super::Bug) -> bool {
+        PLANTED.load(Ordering::Relaxed) == bug as u8
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+mod switch {
+    /// Is this bug planted? Never, without the feature.
+    #[must_use]
+    #[inline(always)]
+    pub const fn planted(_: super::Bug) -> bool {
+        false
+    }
+}
+
+pub use switch::*;

@@ -1,0 +1,73 @@
+//! What remote memory asks of the machine's memory.
+
+use crate::wind::Refusal;
+
+/// What a region grants to peers: a set of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rights(pub u8);
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Rights = Rights(0);
+    /// Get.
+    pub const READ: Rights = Rights(1);
+    /// Put.
+    pub const WRITE: Rights = Rights(2);
+    /// Fetch-add, compare-and-swap, signals.
+    pub const ATOMIC: Rights = Rights(4);
+    /// All of them.
+    pub const ALL: Rights = Rights(7);
+
+    /// Are all of `other` in `self`?
+    #[must_use]
+    pub const fn contains(self, other: Rights) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl core::ops::BitOr for Rights {
+    type Output = Rights;
+    fn bitor(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+
+/// A read-modify-write of one aligned 64-bit word; the old value is the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicOp {
+    /// Wrapping add.
+    FetchAdd(u64),
+    /// Store `new` if the word is `expected`.
+    CompareSwap {
+        /// What the word must be.
+        expected: u64,
+        /// What it becomes then.
+        new: u64,
+    },
+    /// Store.
+    Swap(u64),
+}
+
+/// The machine's table of regions, as the protocol sees it. `oikaze-os` has the real one; tests have vectors.
+pub trait Memory {
+    /// Find the region with this key and check right and bounds (without overflow): its slot in the table.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`].
+    fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal>;
+
+    /// Is this range still inside a live region in that slot? (For destinations of our own gets.)
+    fn covers(&self, region: u32, offset: u64, len: u64) -> bool;
+
+    /// Copy `bytes` in. A range outside a live region is ignored and counted.
+    fn write(&mut self, region: u32, offset: u64, bytes: &[u8]);
+
+    /// Copy bytes out; `false` if the range is not inside a live region.
+    fn read(&self, region: u32, offset: u64, into: &mut [u8]) -> bool;
+
+    /// One atomic operation on the aligned 64-bit word at `offset`; the old value.
+    ///
+    /// # Errors
+    /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`].
+    fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal>;
+}

@@ -1,0 +1,95 @@
+//! What is handed to Wind to be sent.
+
+use crate::limits::HEAD_MAX;
+use alloc::vec::Vec;
+use arrayvec::ArrayVec;
+
+/// The three classes of paper 004, section 3.
+///
+/// Messages of one connection share one number space, in the order in which they were posted. The rule across classes is kept
+/// by the receiver: an ordered (or synchronous) message is delivered when *every* message with a smaller number, of any
+/// class, has been delivered; an unordered message is delivered as soon as it is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// Asynchronous, exactly once, after all that was posted before it.
+    Ordered = 0,
+    /// Asynchronous, exactly once, waits for nothing.
+    Unordered = 1,
+    /// As `Ordered`, and the sender's wait ends when the peer has accepted it (all before it delivered too).
+    Sync = 2,
+}
+
+/// The upper layer's own words in front of a message: at most [`HEAD_MAX`] bytes, carried whole.
+pub type Head = ArrayVec<u8, HEAD_MAX>;
+
+/// A head longer than [`HEAD_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("message head longer than {HEAD_MAX} bytes")]
+pub struct HeadTooLong;
+
+/// Bytes in memory that the engine knows by number: gathered by the link at each (re)transmission, never copied here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Slot in the engine's region table.
+    pub region: u32,
+    /// Bytes from the region's start.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Where a message's body comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// No body.
+    Empty,
+    /// Bytes kept here until acknowledged.
+    Inline(Vec<u8>),
+    /// Bytes kept by the caller until the message is settled.
+    Segment(Segment),
+}
+
+impl Body {
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Body::Empty => 0,
+            Body::Inline(bytes) => bytes.len() as u64,
+            Body::Segment(segment) => segment.len,
+        }
+    }
+
+    /// Nothing in it?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The poster's own name for a message; comes back in the event that settles it. [`Token::NONE`]: nobody waits, no event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// Nobody wants to know.
+    pub const NONE: Token = Token(u64::MAX);
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// How it is ordered against others.
+    pub class: Class,
+    /// Somebody waits for its acknowledgement: the receiver is asked to acknowledge at once.
+    pub urgent: bool,
+    /// Takes of the receiver's credit (user messages, whose bodies the receiver must keep until they are read).
+    pub credited: bool,
+    /// First bytes, for the upper layer on the other side.
+    pub head: Head,
+    /// The rest.
+    pub body: Body,
+    /// Comes back when the message is settled.
+    pub token: Token,
+}

@@ -1,0 +1,93 @@
+//! What Wind asks of the layer above it, on the way up.
+
+use super::Class;
+use crate::Rank;
+use alloc::vec::Vec;
+
+/// Why a message was refused by the layer above; told to the sender, whose message is then settled as refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(u8)]
+pub enum Refusal {
+    /// No region has this key: never published, withdrawn, or forged.
+    #[error("no region has this key (never published, withdrawn, or a key of another run)")]
+    UnknownKey = 1,
+    /// offset + length is past the region's end.
+    #[error("offset + length lies outside the region")]
+    OutOfBounds = 2,
+    /// The region does not grant this right.
+    #[error("the region does not grant this right")]
+    NotPermitted = 3,
+    /// An atomic at an address that is not a multiple of its width.
+    #[error("an atomic must be aligned to its width")]
+    Misaligned = 4,
+    /// The head makes no sense.
+    #[error("the peer could not make sense of the request")]
+    Malformed = 5,
+    /// Nothing is published under this name.
+    #[error("nothing is published under this name")]
+    UnknownName = 6,
+    /// The peer has no room.
+    #[error("the peer has no room for this message")]
+    NoRoom = 7,
+    /// An array, lock or collective that the peer does not know.
+    #[error("the peer does not know this shared object")]
+    UnknownObject = 8,
+}
+
+impl Refusal {
+    /// From its number on the wire.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Refusal> {
+        Some(match code {
+            1 => Refusal::UnknownKey,
+            2 => Refusal::OutOfBounds,
+            3 => Refusal::NotPermitted,
+            4 => Refusal::Misaligned,
+            5 => Refusal::Malformed,
+            6 => Refusal::UnknownName,
+            7 => Refusal::NoRoom,
+            8 => Refusal::UnknownObject,
+            _ => return None,
+        })
+    }
+}
+
+/// Where the body of a fragmented message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Straight to its place: [`Upper::place`] is called for each byte range once. Only for unordered messages.
+    Place,
+    /// Collected by Wind and handed over whole.
+    Assemble,
+    /// Not at all.
+    Refuse(Refusal),
+}
+
+/// A message's body as it is handed over.
+#[derive(Debug)]
+pub enum Delivered<'a> {
+    /// Whole, still in the datagram that brought it (or held back since).
+    Bytes(&'a [u8]),
+    /// Whole, collected from fragments.
+    Owned(Vec<u8>),
+    /// Already at its place, this many bytes.
+    Placed(u64),
+}
+
+/// The layer above Wind. None of these may transmit; they mark what is due.
+pub trait Upper {
+    /// A message of several fragments has begun. Called once a message, before any byte of it.
+    fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission;
+
+    /// Bytes of a message admitted with [`Admission::Place`], each exactly once, already verified.
+    fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);
+
+    /// A message is whole and its turn has come. Called exactly once a message that was not refused before.
+    ///
+    /// # Errors
+    /// A refusal, which the sender is told reliably with the acknowledgement.
+    fn deliver(&mut self, from: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal>;
+
+    /// The connection has failed or the peer has restarted: messages begun and not delivered will never be.
+    fn abandon(&mut self, from: Rank);
+}
