@@ -1,0 +1,36 @@
+//! What coherence counts, for `oikaze report`, the demo's last lines and the tests.
+
+/// Counters since the start. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Touches of pages that were invalid here.
+    pub read_faults: u64,
+    /// Touches that made a page dirty.
+    pub write_faults: u64,
+    /// Fetch requests sent.
+    pub fetches: u64,
+    /// Pages brought here.
+    pub fetched_pages: u64,
+    /// Pages fetched in vain: a notice overtook them.
+    pub stale_pages: u64,
+    /// Pages given to others.
+    pub served_pages: u64,
+    /// Pages whose changes were sent to their home.
+    pub diffs: u64,
+    /// Bytes of those messages' bodies.
+    pub diff_bytes: u64,
+    /// Pages of others' diffs applied here.
+    pub applied_diffs: u64,
+    /// Pages named in write notices made here.
+    pub notices: u64,
+    /// Pages invalidated by others' notices.
+    pub invalidated_pages: u64,
+    /// Barriers passed (a reduction, declaration or leave is one too).
+    pub barriers: u64,
+    /// Reductions done.
+    pub reductions: u64,
+    /// Locks acquired here.
+    pub locks: u64,
+    /// Messages from others that made no sense and were refused.
+    pub refused: u64,
+}
