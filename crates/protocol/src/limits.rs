@@ -38,8 +38,24 @@ pub const ACK_DELAY: Duration = Duration::from_micros(500);
 pub const NODES_MAX: u32 = 4096;
 /// Bytes of a published name.
 pub const NAME_MAX: usize = 48;
+/// Names that one node publishes.
+pub const NAMES_MAX: usize = 4096;
+/// Bytes of names in the answer to a lookup that found nothing.
+pub const NAMES_LISTED: usize = 1024;
+/// Gets, atomics and lookups that wait for their answers.
+pub const TICKETS_MAX: usize = MESSAGES_IN_FLIGHT;
+/// Fragmented puts and answers of one peer that have begun and are not whole.
+pub const TRANSFERS_PER_PEER: usize = 16_384;
+/// Answers to one peer that Wind has not taken yet.
+pub const ANSWERS_PER_PEER: usize = 16_384;
+/// Answers to gets up to this many bytes are read when they are served and share datagrams with others.
+pub const ANSWER_INLINE: u64 = 256;
+/// The largest body of a user's message (the receiver must hold it).
+pub const MESSAGE_BODY_MAX: u64 = 1 << 30;
 
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at most 40 bytes");
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX <= 1450 - 28);
 const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - PAGE <= 2);
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);
+const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
+const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);

@@ -32,6 +32,9 @@ pub enum Refusal {
     /// An array, lock or collective that the peer does not know.
     #[error("the peer does not know this shared object")]
     UnknownObject = 8,
+    /// An answer to a request that is not outstanding: never made, cancelled, or answered before.
+    #[error("no outstanding request asked for this answer (it was cancelled, or answered before)")]
+    NotAsked = 9,
 }
 
 impl Refusal {
@@ -47,6 +50,7 @@ impl Refusal {
             6 => Refusal::UnknownName,
             7 => Refusal::NoRoom,
             8 => Refusal::UnknownObject,
+            9 => Refusal::NotAsked,
             _ => return None,
         })
     }

@@ -1,0 +1,143 @@
+//! The requester again: answers come in. An answer counts only if its ticket is outstanding, was given to the node that answers, and
+//! asks for exactly this kind and length (MEM-4.3); a forged one changes nothing.
+
+use super::serve::{bytes_of, length};
+use super::ticket::Asked;
+use super::{Memory, Published, Rma, RmaError, RmaEvent, TicketId, Transfer, Value, names};
+use crate::Rank;
+use crate::planted::{Bug, planted};
+use crate::wind::{Admission, Delivered, Refusal, Segment, Token};
+use alloc::string::String;
+
+impl Rma {
+    /// A fragmented answer to a get begins.
+    pub(super) fn admit_data(
+        &mut self,
+        from: Rank,
+        number: u64,
+        id: TicketId,
+        len: u64,
+        memory: &impl Memory,
+    ) -> Result<Admission, Refusal> {
+        self.expect_data(from, id, len, memory)?;
+        self.begin(from, number, Transfer::Data { ticket: id })?;
+        if let Some(ticket) = self.tickets.answerable(from, id) {
+            ticket.answering = Some(number);
+        }
+        if planted(Bug::CompleteBeforePlaced) {
+            self.done(Token(id.token), Value::Nothing);
+        }
+        Ok(Admission::Place)
+    }
+
+    /// Where the answer in message `number` goes, while somebody waits for it.
+    pub(super) fn destination(&mut self, from: Rank, number: u64, id: TicketId) -> Option<Segment> {
+        match self.tickets.answerable(from, id) {
+            Some(ticket) if ticket.answering == Some(number) => match ticket.asked {
+                Asked::Data(into) => Some(into),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The data of a get is whole.
+    pub(super) fn deliver_data(
+        &mut self,
+        from: Rank,
+        number: u64,
+        id: TicketId,
+        transfer: Option<Transfer>,
+        body: &Delivered<'_>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        let token = Token(id.token);
+        match bytes_of(body) {
+            Some(bytes) => {
+                let into = self.expect_data(from, id, bytes.len() as u64, memory)?;
+                memory.write(into.region, into.offset, bytes);
+            }
+            None => {
+                let into = self.destination(from, number, id).ok_or(Refusal::NotAsked)?;
+                if transfer != Some(Transfer::Data { ticket: id }) || length(body) != into.len {
+                    return Err(Refusal::Malformed);
+                }
+                self.still_there(into, token, memory)?;
+                if planted(Bug::CompleteBeforePlaced) {
+                    self.tickets.tell(token);
+                    return Ok(());
+                }
+            }
+        }
+        self.succeed(token, Value::Nothing);
+        Ok(())
+    }
+
+    /// The old value of a word.
+    pub(super) fn deliver_old(&mut self, from: Rank, id: TicketId, old: u64) -> Result<(), Refusal> {
+        match self.asked(from, id)? {
+            Asked::Old => self.succeed(Token(id.token), Value::Old(old)),
+            _ => return Err(self.bad_answer(from, id)),
+        }
+        Ok(())
+    }
+
+    /// The region of the name that was looked up.
+    pub(super) fn deliver_found(&mut self, from: Rank, id: TicketId, published: Published) -> Result<(), Refusal> {
+        match self.asked(from, id)? {
+            Asked::Name(_) => self.succeed(Token(id.token), Value::Found(published)),
+            _ => return Err(self.bad_answer(from, id)),
+        }
+        Ok(())
+    }
+
+    /// No such name; some that are there.
+    pub(super) fn deliver_missing(&mut self, from: Rank, id: TicketId, count: u32, list: &[u8]) -> Result<(), Refusal> {
+        let name = match self.asked(from, id)? {
+            Asked::Name(name) => String::clone(name),
+            _ => return Err(self.bad_answer(from, id)),
+        };
+        let error = RmaError::UnknownName { node: from, name, there: names::listed(list), count };
+        self.fail(Token(id.token), error);
+        Ok(())
+    }
+
+    /// Data of this length may come now, as the answer to this get: where does it go?
+    fn expect_data(&mut self, from: Rank, id: TicketId, len: u64, memory: &impl Memory) -> Result<Segment, Refusal> {
+        let ticket = self.tickets.answerable(from, id).ok_or(Refusal::NotAsked)?;
+        if ticket.answering.is_some() {
+            return Err(Refusal::NotAsked);
+        }
+        match ticket.asked {
+            Asked::Data(into) if into.len == len => {
+                self.still_there(into, Token(id.token), memory)?;
+                Ok(into)
+            }
+            _ => Err(self.bad_answer(from, id)),
+        }
+    }
+
+    fn asked(&mut self, from: Rank, id: TicketId) -> Result<&Asked, Refusal> {
+        self.tickets.answerable(from, id).map(|ticket| &ticket.asked).ok_or(Refusal::NotAsked)
+    }
+
+    fn still_there(&mut self, into: Segment, token: Token, memory: &impl Memory) -> Result<(), Refusal> {
+        if memory.covers(into.region, into.offset, into.len) {
+            return Ok(());
+        }
+        self.fail(token, RmaError::DestinationGone);
+        Err(Refusal::NotAsked)
+    }
+
+    /// The right node, the right ticket, the wrong answer: another will not come, so the request ends here (MEM-4.4).
+    fn bad_answer(&mut self, from: Rank, id: TicketId) -> Refusal {
+        self.fail(Token(id.token), RmaError::BadAnswer(from));
+        Refusal::Malformed
+    }
+
+    fn succeed(&mut self, token: Token, value: Value) {
+        if self.tickets.tell(token) {
+            self.events.push_back(RmaEvent::Done { token, value });
+        }
+    }
+}

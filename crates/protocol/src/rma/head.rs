@@ -1,0 +1,306 @@
+//! Heads: the first bytes of a message, which say what it is (spec/memory.md, MEM-2).
+//!
+//! Little-endian, fixed length for each kind, no padding: for every kind there is exactly one encoding of a meaning, and a head that
+//! is one byte too long or too short, or has a bit set that means nothing, is malformed (MEM-2.2).
+
+use super::{AtomicOp, Rights};
+use crate::limits::HEAD_MAX;
+use crate::wind::Head;
+
+/// The first byte of a head (MEM-2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Nothing this version knows, or no head at all.
+    Unknown = 0x00,
+    /// Bytes into a region.
+    Put = 0x01,
+    /// Bytes into a region, then an add to a word.
+    PutSignal = 0x02,
+    /// Ask for bytes of a region.
+    Get = 0x03,
+    /// Read-modify-write of a word.
+    Atomic = 0x04,
+    /// Ask for a region by its name.
+    Lookup = 0x05,
+    /// A user's message.
+    User = 0x10,
+    /// Shared arrays: the rest of the head belongs to [`crate::coherence`].
+    Coherence = 0x20,
+    /// Answer to a get: the body is the bytes.
+    Data = 0x81,
+    /// Answer to an atomic.
+    Old = 0x82,
+    /// Answer to a lookup: the region.
+    Found = 0x83,
+    /// Answer to a lookup: no such name; the body lists names that are there.
+    Missing = 0x84,
+}
+
+/// What a head is about; [`Kind::Unknown`] if nothing is known of it. Says nothing about whether the rest is well formed.
+#[must_use]
+pub fn kind(head: &[u8]) -> Kind {
+    match head.first().copied() {
+        Some(0x01) => Kind::Put,
+        Some(0x02) => Kind::PutSignal,
+        Some(0x03) => Kind::Get,
+        Some(0x04) => Kind::Atomic,
+        Some(0x05) => Kind::Lookup,
+        Some(0x10) => Kind::User,
+        Some(0x20) => Kind::Coherence,
+        Some(0x81) => Kind::Data,
+        Some(0x82) => Kind::Old,
+        Some(0x83) => Kind::Found,
+        Some(0x84) => Kind::Missing,
+        _ => Kind::Unknown,
+    }
+}
+
+/// What the requester calls its request; comes back in the answer.
+///
+/// The serial makes a ticket unique for the life of the requester, so that an answer that comes late never meets another request that
+/// was given the same token (MEM-4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TicketId {
+    /// The requester's token.
+    pub token: u64,
+    /// Never used twice. 0 with token 0: nobody waits for an answer.
+    pub serial: u64,
+}
+
+impl TicketId {
+    /// Nobody waits: no answer is sent (MEM-5.4).
+    pub const NONE: TicketId = TicketId { token: 0, serial: 0 };
+}
+
+/// An add to an aligned 64-bit word of a region of the same node, after the data of a put is in place (MEM-3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Key of the word's region.
+    pub key: u64,
+    /// Bytes from that region's start; a multiple of 8.
+    pub offset: u64,
+    /// What is added (wrapping).
+    pub add: u64,
+}
+
+/// What a name stands for (MEM-6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The key that puts, gets and atomics must show.
+    pub key: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What the region grants.
+    pub rights: Rights,
+}
+
+/// A head, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The body goes to `offset` of the region.
+    Put {
+        /// The region's key.
+        key: u64,
+        /// Bytes from its start.
+        offset: u64,
+        /// What follows the data.
+        signal: Option<Signal>,
+    },
+    /// Send me these bytes.
+    Get {
+        /// To be named in the answer.
+        ticket: TicketId,
+        /// The region's key.
+        key: u64,
+        /// Bytes from its start.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Change a word, tell me what it was.
+    Atomic {
+        /// To be named in the answer; [`TicketId::NONE`]: no answer.
+        ticket: TicketId,
+        /// The region's key.
+        key: u64,
+        /// Bytes from its start.
+        offset: u64,
+        /// The change.
+        op: AtomicOp,
+    },
+    /// Which region has the name in the body?
+    Lookup {
+        /// To be named in the answer.
+        ticket: TicketId,
+    },
+    /// A user's message.
+    User {
+        /// The user's own number.
+        tag: u64,
+    },
+    /// The bytes that were asked for.
+    Data {
+        /// Of the get.
+        ticket: TicketId,
+    },
+    /// What the word was before.
+    Old {
+        /// Of the atomic.
+        ticket: TicketId,
+        /// The word.
+        old: u64,
+    },
+    /// The region of that name.
+    Found {
+        /// Of the lookup.
+        ticket: TicketId,
+        /// The region.
+        published: Published,
+    },
+    /// No region of that name; the body lists some that are there.
+    Missing {
+        /// Of the lookup.
+        ticket: TicketId,
+        /// How many names are there in all.
+        count: u32,
+    },
+}
+
+const FETCH_ADD: u8 = 1;
+const COMPARE_SWAP: u8 = 2;
+const SWAP: u8 = 3;
+
+/// The longest head of this layer: an atomic.
+const LONGEST: usize = 1 + 16 + 8 + 8 + 1 + 8 + 8;
+const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind carries");
+
+impl Operation {
+    /// To bytes.
+    #[must_use]
+    pub fn encode(&self) -> Head {
+        let mut out = Writer(Head::new());
+        match *self {
+            Operation::Put { key, offset, signal: None } => out.kind(Kind::Put).word(key).word(offset),
+            Operation::Put { key, offset, signal: Some(signal) } => {
+                out.kind(Kind::PutSignal).word(key).word(offset).word(signal.key).word(signal.offset).word(signal.add)
+            }
+            Operation::Get { ticket, key, offset, len } => out.kind(Kind::Get).ticket(ticket).word(key).word(offset).word(len),
+            Operation::Atomic { ticket, key, offset, op } => {
+                let (code, first, second) = match op {
+                    AtomicOp::FetchAdd(add) => (FETCH_ADD, add, 0),
+                    AtomicOp::CompareSwap { expected, new } => (COMPARE_SWAP, expected, new),
+                    AtomicOp::Swap(new) => (SWAP, new, 0),
+                };
+                out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(code).word(first).word(second)
+            }
+            Operation::Lookup { ticket } => out.kind(Kind::Lookup).ticket(ticket),
+            Operation::User { tag } => out.kind(Kind::User).word(tag),
+            Operation::Data { ticket } => out.kind(Kind::Data).ticket(ticket),
+            Operation::Old { ticket, old } => out.kind(Kind::Old).ticket(ticket).word(old),
+            Operation::Found { ticket, published } => {
+                out.kind(Kind::Found).ticket(ticket).word(published.key).word(published.len).byte(published.rights.0)
+            }
+            Operation::Missing { ticket, count } => out.kind(Kind::Missing).ticket(ticket).half(count),
+        };
+        out.0
+    }
+
+    /// From bytes that a peer sent; `None` if they make no sense (MEM-2.2). Heads of [`Kind::Coherence`] are not of this layer.
+    #[must_use]
+    pub fn decode(head: &[u8]) -> Option<Operation> {
+        let mut bytes = Reader(head.get(1..)?);
+        let operation = match kind(head) {
+            Kind::Put => Operation::Put { key: bytes.word()?, offset: bytes.word()?, signal: None },
+            Kind::PutSignal => {
+                let (key, offset) = (bytes.word()?, bytes.word()?);
+                let signal = Signal { key: bytes.word()?, offset: bytes.word()?, add: bytes.word()? };
+                Operation::Put { key, offset, signal: Some(signal) }
+            }
+            Kind::Get => Operation::Get {
+                ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
+                key: bytes.word()?,
+                offset: bytes.word()?,
+                len: bytes.word()?,
+            },
+            Kind::Atomic => {
+                Operation::Atomic { ticket: bytes.ticket()?, key: bytes.word()?, offset: bytes.word()?, op: bytes.atomic()? }
+            }
+            Kind::Lookup => Operation::Lookup { ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)? },
+            Kind::User => Operation::User { tag: bytes.word()? },
+            Kind::Data => Operation::Data { ticket: bytes.ticket()? },
+            Kind::Old => Operation::Old { ticket: bytes.ticket()?, old: bytes.word()? },
+            Kind::Found => {
+                let ticket = bytes.ticket()?;
+                let published = Published { key: bytes.word()?, len: bytes.word()?, rights: Rights(bytes.byte()?) };
+                if !Rights::ALL.contains(published.rights) {
+                    return None;
+                }
+                Operation::Found { ticket, published }
+            }
+            Kind::Missing => Operation::Missing { ticket: bytes.ticket()?, count: bytes.half()? },
+            Kind::Coherence | Kind::Unknown => return None,
+        };
+        bytes.0.is_empty().then_some(operation)
+    }
+}
+
+/// Appends to a head. `LONGEST` proves that nothing is cut off.
+struct Writer(Head);
+
+impl Writer {
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        let fits = self.0.try_extend_from_slice(bytes);
+        debug_assert!(fits.is_ok(), "LONGEST is wrong");
+        self
+    }
+    fn kind(&mut self, kind: Kind) -> &mut Self {
+        self.byte(kind as u8)
+    }
+    fn byte(&mut self, byte: u8) -> &mut Self {
+        self.bytes(&[byte])
+    }
+    fn half(&mut self, half: u32) -> &mut Self {
+        self.bytes(&half.to_le_bytes())
+    }
+    fn word(&mut self, word: u64) -> &mut Self {
+        self.bytes(&word.to_le_bytes())
+    }
+    fn ticket(&mut self, ticket: TicketId) -> &mut Self {
+        self.word(ticket.token).word(ticket.serial)
+    }
+}
+
+/// Takes from the front of bytes that nobody has checked.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*front)
+    }
+    fn byte(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+    fn half(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+    fn word(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+    /// Serial 0 means *none*, and then the token is 0 too: one meaning, one encoding.
+    fn ticket(&mut self) -> Option<TicketId> {
+        let ticket = TicketId { token: self.word()?, serial: self.word()? };
+        (ticket.serial != 0 || ticket == TicketId::NONE).then_some(ticket)
+    }
+    fn atomic(&mut self) -> Option<AtomicOp> {
+        let (code, first, second) = (self.byte()?, self.word()?, self.word()?);
+        match (code, second) {
+            (FETCH_ADD, 0) => Some(AtomicOp::FetchAdd(first)),
+            (COMPARE_SWAP, new) => Some(AtomicOp::CompareSwap { expected: first, new }),
+            (SWAP, 0) => Some(AtomicOp::Swap(first)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The requester: calls become messages, Wind's events become completions.
+
+use super::ticket::Asked;
+use super::{AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names, release};
+use crate::Rank;
+use crate::limits::{BODY_MAX, MESSAGE_BODY_MAX};
+use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
+use alloc::borrow::ToOwned;
+
+impl Rma {
+    /// Write `body` at `offset` of the region with this key; then, if asked, add to a word (MEM-3).
+    ///
+    /// # Errors
+    /// Longer than one operation carries.
+    pub fn put(&mut self, key: u64, offset: u64, body: Body, signal: Option<Signal>, token: Token) -> Result<Message, RmaError> {
+        fits(body.len(), BODY_MAX)?;
+        let urgent = token != Token::NONE;
+        let head = Operation::Put { key, offset, signal }.encode();
+        Ok(Message { class: Class::Unordered, urgent, credited: false, head, body, token })
+    }
+
+    /// Read `into.len` bytes at `offset` of the region with this key of node `to`, into a region of ours (MEM-4).
+    ///
+    /// # Errors
+    /// Too long, too many outstanding, or a token that is none or in use.
+    pub fn get(&mut self, to: Rank, key: u64, offset: u64, into: Segment, token: Token) -> Result<Message, RmaError> {
+        fits(into.len, BODY_MAX)?;
+        let ticket = self.tickets.open(to, Asked::Data(into), token)?;
+        Ok(request(&Operation::Get { ticket, key, offset, len: into.len }, Body::Empty, token))
+    }
+
+    /// Change an aligned 64-bit word of node `to`; its old value is the result. At most once (MEM-5). With [`Token::NONE`] nobody
+    /// waits, and no answer is sent.
+    ///
+    /// # Errors
+    /// Too many outstanding, or a token in use.
+    pub fn atomic(&mut self, to: Rank, key: u64, offset: u64, op: AtomicOp, token: Token) -> Result<Message, RmaError> {
+        let ticket = if token == Token::NONE { TicketId::NONE } else { self.tickets.open(to, Asked::Old, token)? };
+        Ok(request(&Operation::Atomic { ticket, key, offset, op }, Body::Empty, token))
+    }
+
+    /// Which region has node `to` published under this name? (MEM-6)
+    ///
+    /// # Errors
+    /// Not a name, too many outstanding, or a token that is none or in use.
+    pub fn lookup(&mut self, to: Rank, name: &str, token: Token) -> Result<Message, RmaError> {
+        names::check(name)?;
+        let ticket = self.tickets.open(to, Asked::Name(name.to_owned()), token)?;
+        Ok(request(&Operation::Lookup { ticket }, Body::Inline(name.as_bytes().to_vec()), token))
+    }
+
+    /// A user's message (MEM-8).
+    ///
+    /// # Errors
+    /// Longer than a receiver would hold.
+    pub fn user(class: Class, tag: u64, body: Body, token: Token) -> Result<Message, RmaError> {
+        fits(body.len(), MESSAGE_BODY_MAX)?;
+        let urgent = class == Class::Sync;
+        Ok(Message { class, urgent, credited: true, head: Operation::User { tag }.encode(), body, token })
+    }
+
+    /// Wind: the message with this token has been delivered at the peer. Completes puts and messages; of a request it says only that
+    /// an answer will come (MEM-7.2).
+    pub fn acknowledged(&mut self, token: Token) {
+        if !self.settled_elsewhere(token) && self.tickets.settle(token).is_none() {
+            self.done(token, Value::Nothing);
+        }
+    }
+
+    /// Wind: the peer refused the message with this token.
+    pub fn refused(&mut self, token: Token, refusal: Refusal) {
+        self.end_of_message(token, RmaError::Refused(refusal));
+    }
+
+    /// Wind: the connection to `node` has failed with the message with this token unconfirmed.
+    pub fn failed(&mut self, token: Token, node: Rank) {
+        self.end_of_message(token, RmaError::PeerDead(node));
+    }
+
+    /// The caller no longer waits. From now on nothing is placed for this operation, so the destination of a get may go (MEM-4.5). A put
+    /// must be cancelled at Wind. `false`: no such request waits.
+    pub fn cancel(&mut self, token: Token) -> bool {
+        let waits = self.tickets.tell(token);
+        if waits {
+            self.events.push_back(RmaEvent::Failed { token, error: RmaError::Cancelled });
+        }
+        waits
+    }
+
+    /// The message that a call above (or [`Rma::poll_answer`]) returned could not be posted and never will be: forget it, without an event.
+    pub fn unposted(&mut self, message: &Message) {
+        if !self.settled_elsewhere(message.token) {
+            self.tickets.tell(message.token);
+            self.tickets.settle(message.token);
+        }
+    }
+
+    fn end_of_message(&mut self, token: Token, error: RmaError) {
+        if self.settled_elsewhere(token) {
+            return;
+        }
+        match self.tickets.settle(token) {
+            Some(true) => self.fail(token, error),
+            Some(false) => {}
+            None => self.events.push_back(RmaEvent::Failed { token, error }),
+        }
+    }
+
+    /// Nobody's, or an answer of ours.
+    fn settled_elsewhere(&mut self, token: Token) -> bool {
+        release(&mut self.serving, token);
+        token == Token::NONE || Rma::owns(token)
+    }
+}
+
+fn request(operation: &Operation, body: Body, token: Token) -> Message {
+    Message { class: Class::Unordered, urgent: false, credited: false, head: operation.encode(), body, token }
+}
+
+fn fits(len: u64, max: u64) -> Result<(), RmaError> {
+    if len > max { Err(RmaError::TooLong { len, max }) } else { Ok(()) }
+}

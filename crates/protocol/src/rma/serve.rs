@@ -1,0 +1,241 @@
+//! The target: what peers ask of this node's memory. Everything here came from a network.
+
+use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, SERVING, Signal, TicketId, Transfer};
+use crate::Rank;
+use crate::limits::{ANSWER_INLINE, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED};
+use crate::planted::{Bug, planted};
+use crate::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
+use alloc::vec::Vec;
+
+impl Rma {
+    /// Upper's `admit`: a fragmented message has begun. Rights and bounds are checked before the first byte is placed (MEM-3.2).
+    pub fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64, memory: &mut impl Memory) -> Admission {
+        let admitted = match Operation::decode(head) {
+            Some(Operation::Put { key, offset, signal }) if class == Class::Unordered => {
+                self.admit_put(from, number, Put { key, offset, len, signal }, memory)
+            }
+            Some(Operation::Data { ticket }) if class == Class::Unordered => self.admit_data(from, number, ticket, len, memory),
+            Some(Operation::User { .. }) => room(len, MESSAGE_BODY_MAX, Refusal::NoRoom),
+            Some(Operation::Lookup { .. }) => room(len, NAME_MAX as u64, Refusal::Malformed),
+            Some(Operation::Missing { .. }) => room(len, NAMES_LISTED as u64, Refusal::Malformed),
+            _ => Err(Refusal::Malformed),
+        };
+        admitted.unwrap_or_else(Admission::Refuse)
+    }
+
+    fn admit_put(&mut self, from: Rank, number: u64, put: Put, memory: &mut impl Memory) -> Result<Admission, Refusal> {
+        put.check(memory)?;
+        self.begin(from, number, Transfer::Put { key: put.key, offset: put.offset, len: put.len })?;
+        if planted(Bug::SignalBeforeData) {
+            put.raise(memory)?;
+        }
+        Ok(Admission::Place)
+    }
+
+    /// Upper's `place`: verified bytes of an admitted message. Ignored if their place is gone, or was never granted.
+    pub fn place(&mut self, from: Rank, number: u64, start: u64, bytes: &[u8], memory: &mut impl Memory) {
+        let Some(peer) = self.peers.get(&from) else { return };
+        match peer.transfers.get(&number) {
+            Some(Transfer::Put { key, offset, len }) => {
+                let (key, offset, len) = (*key, *offset, *len);
+                let Some(at) = within(offset, len, start, bytes) else { return };
+                // By key again: the region may be gone by now, and its slot another's (MEM-3.4).
+                if let Ok(region) = memory.locate(key, at, bytes.len() as u64, Rights::WRITE) {
+                    memory.write(region, at, bytes);
+                }
+            }
+            Some(Transfer::Data { ticket }) => {
+                let ticket = *ticket;
+                let Some(into) = self.destination(from, number, ticket) else { return };
+                let Some(at) = within(into.offset, into.len, start, bytes) else { return };
+                memory.write(into.region, at, bytes);
+            }
+            None => {}
+        }
+    }
+
+    /// Upper's `deliver`: a message is whole and it is its turn.
+    ///
+    /// # Errors
+    /// A refusal, told to the sender. Nothing was changed then, except that bytes of a fragmented put may have been placed.
+    pub fn deliver(
+        &mut self,
+        from: Rank,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        body: Delivered<'_>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        let transfer = self.end(from, number);
+        let operation = Operation::decode(head).ok_or(Refusal::Malformed)?;
+        match operation {
+            Operation::Put { key, offset, signal } => {
+                deliver_put(Put { key, offset, len: length(&body), signal }, transfer, &body, memory)
+            }
+            Operation::Data { ticket } => self.deliver_data(from, number, ticket, transfer, &body, memory),
+            Operation::User { tag } => self.deliver_user(from, class, tag, body),
+            Operation::Lookup { ticket } => self.serve_lookup(from, ticket, bytes_of(&body).ok_or(Refusal::Malformed)?),
+            Operation::Missing { ticket, count } => {
+                self.deliver_missing(from, ticket, count, bytes_of(&body).ok_or(Refusal::Malformed)?)
+            }
+            _ if length(&body) != 0 => Err(Refusal::Malformed),
+            Operation::Get { ticket, key, offset, len } => self.serve_get(from, ticket, key, offset, len, memory),
+            Operation::Atomic { ticket, key, offset, op } => self.serve_atomic(from, ticket, key, offset, op, memory),
+            Operation::Old { ticket, old } => self.deliver_old(from, ticket, old),
+            Operation::Found { ticket, published } => self.deliver_found(from, ticket, published),
+        }
+    }
+
+    fn serve_get(
+        &mut self,
+        from: Rank,
+        ticket: TicketId,
+        key: u64,
+        offset: u64,
+        len: u64,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        self.room_for_answer(from)?;
+        let region = memory.locate(key, offset, len, Rights::READ)?;
+        let (body, token) = if len <= ANSWER_INLINE {
+            (read_now(region, offset, len, memory)?, Token::NONE)
+        } else {
+            // The link gathers it at each transmission: the region must stay until that is over (MEM-4.6).
+            (Body::Segment(Segment { region, offset, len }), Token(SERVING | u64::from(region)))
+        };
+        self.answer(from, &Operation::Data { ticket }, body, token);
+        Ok(())
+    }
+
+    fn serve_atomic(
+        &mut self,
+        from: Rank,
+        ticket: TicketId,
+        key: u64,
+        offset: u64,
+        op: AtomicOp,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        // All that can refuse comes before the change: a refused atomic has not happened (MEM-5.3).
+        self.room_for_answer(from)?;
+        let region = locate_word(key, offset, memory)?;
+        let mut old = memory.atomic(region, offset, op)?;
+        if planted(Bug::RepeatAtomic) {
+            old = memory.atomic(region, offset, op)?;
+        }
+        if ticket != TicketId::NONE {
+            self.answer(from, &Operation::Old { ticket, old }, Body::Empty, Token::NONE);
+        }
+        Ok(())
+    }
+
+    fn serve_lookup(&mut self, from: Rank, ticket: TicketId, name: &[u8]) -> Result<(), Refusal> {
+        self.room_for_answer(from)?;
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Refusal::Malformed);
+        }
+        match self.names.find(name) {
+            Some(published) => self.answer(from, &Operation::Found { ticket, published }, Body::Empty, Token::NONE),
+            None => {
+                let (count, list) = (self.names.count(), self.names.list());
+                let body = if list.is_empty() { Body::Empty } else { Body::Inline(list) };
+                self.answer(from, &Operation::Missing { ticket, count }, body, Token::NONE);
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver_user(&mut self, from: Rank, class: Class, tag: u64, body: Delivered<'_>) -> Result<(), Refusal> {
+        let body = match body {
+            Delivered::Bytes(bytes) => bytes.to_vec(),
+            Delivered::Owned(bytes) => bytes,
+            Delivered::Placed(_) => return Err(Refusal::Malformed),
+        };
+        self.events.push_back(RmaEvent::Arrived { from, class, tag, body });
+        Ok(())
+    }
+}
+
+/// A put, as it arrived.
+#[derive(Clone, Copy)]
+struct Put {
+    key: u64,
+    offset: u64,
+    len: u64,
+    signal: Option<Signal>,
+}
+
+impl Put {
+    /// Data and signal are both checked before either is done: a put that is refused at once has changed nothing (MEM-3.2).
+    fn check(&self, memory: &impl Memory) -> Result<u32, Refusal> {
+        let region = memory.locate(self.key, self.offset, self.len, Rights::WRITE)?;
+        if let Some(signal) = self.signal {
+            locate_word(signal.key, signal.offset, memory)?;
+        }
+        Ok(region)
+    }
+
+    fn raise(&self, memory: &mut impl Memory) -> Result<(), Refusal> {
+        if let Some(signal) = self.signal {
+            let region = locate_word(signal.key, signal.offset, memory)?;
+            memory.atomic(region, signal.offset, AtomicOp::FetchAdd(signal.add))?;
+        }
+        Ok(())
+    }
+}
+
+/// The data of a put is here, or already at its place: finish it, and only then signal (MEM-3.5).
+fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memory: &mut impl Memory) -> Result<(), Refusal> {
+    let region = put.check(memory)?;
+    if planted(Bug::SignalBeforeData) && transfer.is_none() {
+        put.raise(memory)?;
+    }
+    match bytes_of(body) {
+        Some(bytes) => memory.write(region, put.offset, bytes),
+        None if transfer == Some(Transfer::Put { key: put.key, offset: put.offset, len: put.len }) => {}
+        None => return Err(Refusal::Malformed),
+    }
+    if planted(Bug::SignalBeforeData) { Ok(()) } else { put.raise(memory) }
+}
+
+/// The region of an aligned word that peers may change.
+fn locate_word(key: u64, offset: u64, memory: &impl Memory) -> Result<u32, Refusal> {
+    let region = memory.locate(key, offset, 8, Rights::ATOMIC)?;
+    if offset.is_multiple_of(8) { Ok(region) } else { Err(Refusal::Misaligned) }
+}
+
+fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<Body, Refusal> {
+    if len == 0 {
+        return Ok(Body::Empty);
+    }
+    let mut bytes = alloc::vec![0; usize::try_from(len).map_err(|_| Refusal::NoRoom)?];
+    if memory.read(region, offset, &mut bytes) { Ok(Body::Inline(bytes)) } else { Err(Refusal::OutOfBounds) }
+}
+
+/// Where `bytes`, `start` bytes into a transfer of `len` bytes at `offset`, belong; `None` if they stick out.
+fn within(offset: u64, len: u64, start: u64, bytes: &[u8]) -> Option<u64> {
+    let end = start.checked_add(bytes.len() as u64)?;
+    (end <= len).then(|| offset.checked_add(start)).flatten()
+}
+
+fn room(len: u64, max: u64, otherwise: Refusal) -> Result<Admission, Refusal> {
+    if len <= max { Ok(Admission::Assemble) } else { Err(otherwise) }
+}
+
+pub(super) fn length(body: &Delivered<'_>) -> u64 {
+    match body {
+        Delivered::Placed(len) => *len,
+        Delivered::Bytes(bytes) => bytes.len() as u64,
+        Delivered::Owned(bytes) => bytes.len() as u64,
+    }
+}
+
+/// The bytes, unless they are already at their place.
+pub(super) fn bytes_of<'a>(body: &'a Delivered<'_>) -> Option<&'a [u8]> {
+    match body {
+        Delivered::Bytes(bytes) => Some(bytes),
+        Delivered::Owned(bytes) => Some(Vec::as_slice(bytes)),
+        Delivered::Placed(_) => None,
+    }
+}
