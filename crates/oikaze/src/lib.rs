@@ -1,2 +1,4 @@
 //! oikaze
 #![forbid(unsafe_code)]
+
+pub mod job;

@@ -1,1 +1,2 @@
 //! os
+pub mod interfaces;

@@ -1,0 +1,290 @@
+//! Where a node can be reached: what each publishes, which pairs of addresses to try first, and what to say if none works.
+//!
+//! Nothing is guessed from a default route: every address of every interface that is up is published, and the engine probes
+//! all candidates of a pair at once (a HELLO to each). The order only decides who is asked first and who wins a tie.
+
+use crate::job::{Bootstrap, JobError};
+use oikaze_os::interfaces::{self, Interface};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// Candidates of one pair; more would only slow the others down.
+pub const CANDIDATES_MAX: usize = 16;
+/// Interfaces that a node publishes.
+const INTERFACES_MAX: usize = 64;
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// The interface's name.
+    pub interface: String,
+    /// Its number, the scope of link-local addresses.
+    pub index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of its subnet.
+    pub prefix: u8,
+}
+
+/// Which machine a process runs on, as far as another process can use it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostIdentity {
+    /// The kernel's boot id: equal for processes on the same running kernel.
+    pub boot_id: String,
+    /// Inode of the network namespace: equal if loopback is shared.
+    pub network: u64,
+    /// For messages only.
+    pub name: String,
+}
+
+impl HostIdentity {
+    /// This process's.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted.
+    pub fn here() -> Result<HostIdentity, JobError> {
+        let boot_id = "/proc/sys/kernel/random/boot_id";
+        let network = "/proc/self/ns/net";
+        let read = std::fs::read_to_string(boot_id).map_err(JobError::system(format!("read {boot_id} (is /proc mounted?)")))?;
+        let inode = std::fs::metadata(network).map_err(JobError::system(format!("look at {network} (is /proc mounted?)")))?.ino();
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Ok(HostIdentity { boot_id: read.trim().to_owned(), network: inode, name: name.trim().to_owned() })
+    }
+
+    /// Do both see the same loopback interface?
+    #[must_use]
+    pub fn shares_loopback(&self, other: &HostIdentity) -> bool {
+        self.boot_id == other.boot_id && self.network == other.network
+    }
+}
+
+/// What a node publishes about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reachable {
+    /// Its machine.
+    pub host: HostIdentity,
+    /// The UDP port it is bound to, on all of its addresses.
+    pub port: u16,
+    /// All addresses of interfaces that are up.
+    pub addresses: Vec<Address>,
+}
+
+impl Reachable {
+    /// This process, bound to `port` on all addresses of the families it can receive on.
+    ///
+    /// # Errors
+    /// The system does not list its interfaces.
+    pub fn here(port: u16, ipv4: bool, ipv6: bool) -> Result<Reachable, JobError> {
+        let all = interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
+        let usable = |i: &Interface| i.up && !i.address.is_unspecified() && if i.address.is_ipv4() { ipv4 } else { ipv6 };
+        let address = |i: Interface| Address { interface: i.name, index: i.index, address: i.address, prefix: i.prefix };
+        let addresses = all.into_iter().filter(usable).map(address).take(INTERFACES_MAX).collect();
+        Ok(Reachable { host: HostIdentity::here()?, port, addresses })
+    }
+
+    fn key(rank: u32) -> String {
+        format!("reachable/{rank}")
+    }
+
+    /// Publish this under the node's rank.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn publish(&self, job: &dyn Bootstrap) -> Result<(), JobError> {
+        let text = serde_json::to_vec(self).map_err(|why| JobError::System {
+            doing: "write this node's addresses as JSON".into(),
+            source: std::io::Error::other(why),
+        })?;
+        job.put(&Reachable::key(job.rank()), &text)
+    }
+
+    /// What node `rank` published, waiting for it.
+    ///
+    /// # Errors
+    /// Those of the store, or something that cannot be understood.
+    pub fn of(job: &dyn Bootstrap, rank: u32, timeout: Duration) -> Result<Reachable, JobError> {
+        let key = Reachable::key(rank);
+        let text = job.get(&key, timeout)?;
+        let malformed = |why: String| JobError::Malformed { rank, key: key.clone(), why };
+        let mut read: Reachable = serde_json::from_slice(&text).map_err(|why| malformed(why.to_string()))?;
+        if read.port == 0 {
+            return Err(malformed("port 0".into()));
+        }
+        read.addresses.truncate(INTERFACES_MAX);
+        Ok(read)
+    }
+}
+
+/// How good a pair of addresses looks before it was tried; the smaller, the better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Likelihood {
+    /// Both on one host: the loopback interface.
+    Loopback,
+    /// Both in one subnet, on interfaces that look like cables.
+    SameSubnet,
+    /// Perhaps routed.
+    Routed,
+    /// An IPv6 link-local address, on one of our interfaces.
+    LinkLocal,
+    /// An address of a bridge for containers or virtual machines (docker0, virbr0): often the same on every host.
+    Virtual,
+}
+
+/// One address to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where to send.
+    pub to: SocketAddr,
+    /// The peer's interface that has this address.
+    pub interface: String,
+    /// How good it looks.
+    pub likelihood: Likelihood,
+}
+
+/// Names that container engines and hypervisors give to their bridges and to the host's end of a guest's cable.
+fn is_virtual(interface: &str) -> bool {
+    const PREFIXES: [&str; 11] =
+        ["docker", "virbr", "br-", "veth", "cni", "flannel", "cali", "lxcbr", "lxdbr", "podman", "vmnet"];
+    PREFIXES.iter().any(|prefix| interface.starts_with(prefix))
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// Are both in the subnet of `bits` bits?
+fn same_subnet(a: IpAddr, b: IpAddr, bits: u8) -> bool {
+    let differing = match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros(),
+        _ => return false,
+    };
+    bits > 0 && differing >= u32::from(bits)
+}
+
+/// Addresses at which `mine` may reach `theirs`, the most promising first; the same list on every call.
+#[must_use]
+pub fn candidates(mine: &Reachable, theirs: &Reachable) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let together = mine.host.shares_loopback(&theirs.host);
+    for address in &theirs.addresses {
+        found.extend(candidates_at(mine, theirs, address, together));
+    }
+    // Stable: within a rank of likelihood, the order in which the peer lists its interfaces; IPv4 first, as its header is shorter.
+    found.sort_by_key(|candidate| (candidate.likelihood, candidate.to.is_ipv6()));
+    let mut seen = Vec::with_capacity(found.len());
+    found.retain(|candidate| {
+        let new = !seen.contains(&candidate.to);
+        seen.push(candidate.to);
+        new
+    });
+    found.truncate(CANDIDATES_MAX);
+    found
+}
+
+fn candidates_at(mine: &Reachable, theirs: &Reachable, address: &Address, together: bool) -> Vec<Candidate> {
+    let candidate = |to: SocketAddr, likelihood| Candidate { to, interface: address.interface.clone(), likelihood };
+    let plain = SocketAddr::new(address.address, theirs.port);
+    if address.address.is_loopback() {
+        return if together { vec![candidate(plain, Likelihood::Loopback)] } else { Vec::new() };
+    }
+    // Another host's address that is also ours (every docker0 has 172.17.0.1) would reach ourselves.
+    if !together && !is_link_local(address.address) && mine.addresses.iter().any(|own| own.address == address.address) {
+        return Vec::new();
+    }
+    if let IpAddr::V6(v6) = address.address
+        && v6.is_unicast_link_local()
+    {
+        return scoped(mine, v6, theirs.port).map(|to| candidate(to, Likelihood::LinkLocal)).collect();
+    }
+    let near = |own: &&Address| same_subnet(own.address, address.address, own.prefix);
+    let likelihood = match mine.addresses.iter().find(near) {
+        _ if is_virtual(&address.interface) => Likelihood::Virtual,
+        Some(own) if is_virtual(&own.interface) => Likelihood::Virtual,
+        _ if is_link_local(address.address) => Likelihood::LinkLocal,
+        Some(_) => Likelihood::SameSubnet,
+        None => Likelihood::Routed,
+    };
+    vec![candidate(plain, likelihood)]
+}
+
+/// A link-local address says nothing without a scope, and the peer's scope means nothing here: try it on each of our own
+/// interfaces that looks like a cable and has a link-local address.
+fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = SocketAddr> {
+    let linked = |own: &&Address| own.address.is_ipv6() && is_link_local(own.address) && !is_virtual(&own.interface);
+    mine.addresses.iter().filter(linked).map(move |own| SocketAddr::V6(SocketAddrV6::new(v6, port, 0, own.index)))
+}
+
+/// Loopback only, for a job of one host that publishes nothing else (tests, one node).
+#[must_use]
+pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
+    let lo = |address: IpAddr, prefix| Address { interface: "lo".into(), index: 1, address, prefix };
+    Reachable { host, port, addresses: vec![lo(Ipv4Addr::LOCALHOST.into(), 8), lo(Ipv6Addr::LOCALHOST.into(), 128)] }
+}
+
+/// One line of the matrix of what was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Who sent.
+    pub from: u32,
+    /// Whom it wanted to reach.
+    pub to: u32,
+    /// At which address.
+    pub address: SocketAddr,
+    /// The peer's interface with that address.
+    pub interface: String,
+    /// What happened, e.g. `no answer in 3 s`.
+    pub result: String,
+}
+
+/// No pair of addresses works between some nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// Everything that was tried, in order.
+    pub tried: Vec<Tried>,
+}
+
+impl std::error::Error for Unreachable {}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut peers: Vec<u32> = self.tried.iter().map(|tried| tried.to).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        let peers: Vec<String> = peers.iter().map(u32::to_string).collect();
+        if self.tried.is_empty() {
+            f.write_str("a node cannot be reached: it published no address of a family that this node has")?;
+        } else {
+            writeln!(
+                f,
+                "node{} {} cannot be reached over UDP. Tried:",
+                if peers.len() > 1 { "s" } else { "" },
+                peers.join(", ")
+            )?;
+            let address = self.tried.iter().map(|tried| tried.address.to_string().len()).max().unwrap_or(0).max(7);
+            let interface = self.tried.iter().map(|tried| tried.interface.len()).max().unwrap_or(0).max(9);
+            writeln!(f, "  from    to  {:address$}  {:interface$}  result", "address", "interface")?;
+            for tried in &self.tried {
+                let to = tried.address.to_string();
+                writeln!(
+                    f,
+                    "  {:>4}  {:>4}  {to:address$}  {:interface$}  {}",
+                    tried.from, tried.to, tried.interface, tried.result
+                )?;
+            }
+        }
+        f.write_str(
+            "What to do: let UDP through between these hosts (`oikaze run --ports A-B` keeps to a range that a firewall leaves open), \
+             and check with `ip addr` and `ping` that they share a network",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! How a process learns its place in a job and meets the others.
+
+use crate::job::{JobError, Secret, Settings};
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of a key in the store.
+pub const KEY_MAX: usize = 128;
+/// Bytes of a value in the store.
+pub const VALUE_MAX: usize = 64 * 1024;
+
+/// A job's meeting place: who am I, how many are we, and a small store in which nodes publish where they can be reached.
+///
+/// Used while joining and leaving, never on the data path. May be called from several threads at once.
+pub trait Bootstrap: Send + Sync {
+    /// This node's place, 0 to n − 1.
+    fn rank(&self) -> u32;
+    /// How many nodes the job has.
+    fn size(&self) -> u32;
+    /// This node's place among those on this host, as the launcher placed them (for choosing cores).
+    fn local_rank(&self) -> u32;
+    /// How many nodes of the job the launcher placed on this host.
+    fn local_size(&self) -> u32;
+    /// Known to all nodes of this job and to nobody else.
+    fn secret(&self) -> &Secret;
+    /// Greater in a process that was started later at the same rank.
+    fn incarnation(&self) -> u64;
+    /// What the user told the launcher.
+    fn settings(&self) -> &Settings;
+    /// Publish a value. A key is written once: the same value again is accepted, another one refused.
+    ///
+    /// # Errors
+    /// Too long, the job was ended, or the store is lost.
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError>;
+    /// The value under a key, waiting until somebody publishes it.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::put`], or the time limit passed.
+    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError>;
+    /// Wait until all nodes have come to the fence of this name. A name may be used again afterwards.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::get`]; at once if a node that has not come has ended.
+    fn fence(&self, name: &str, timeout: Duration) -> Result<(), JobError>;
+    /// End the job for everyone: pending and later calls of all nodes fail with this reason. The first reason stays.
+    fn abort(&self, why: &str);
+    /// Why the job was ended, if it was. Cheap: known without asking anybody.
+    fn aborted(&self) -> Option<String>;
+}
+
+/// A job of one node, without launcher: the store is a map in this process.
+pub struct Alone {
+    secret: Secret,
+    incarnation: u64,
+    settings: Settings,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    values: HashMap<String, Vec<u8>>,
+    aborted: Option<String>,
+}
+
+impl Alone {
+    /// A new job of one.
+    ///
+    /// # Errors
+    /// The system has no random bytes for the secret.
+    pub fn new(settings: Settings) -> Result<Alone, JobError> {
+        let secret = Secret::random().map_err(JobError::system("draw the job's secret"))?;
+        let incarnation = super::environment::new_incarnation();
+        Ok(Alone { secret, incarnation, settings, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuse what the store would refuse.
+pub(crate) fn check_key(key: &str) -> Result<(), JobError> {
+    if key.len() > KEY_MAX {
+        return Err(JobError::TooLong { what: "a key of the job's store", len: key.len(), max: KEY_MAX });
+    }
+    Ok(())
+}
+
+/// Refuse what the store would refuse.
+pub(crate) fn check_value(value: &[u8]) -> Result<(), JobError> {
+    if value.len() > VALUE_MAX {
+        return Err(JobError::TooLong { what: "a value for the job's store", len: value.len(), max: VALUE_MAX });
+    }
+    Ok(())
+}
+
+impl Bootstrap for Alone {
+    fn rank(&self) -> u32 {
+        0
+    }
+    fn size(&self) -> u32 {
+        1
+    }
+    fn local_rank(&self) -> u32 {
+        0
+    }
+    fn local_size(&self) -> u32 {
+        1
+    }
+    fn secret(&self) -> &Secret {
+        &self.secret
+    }
+    fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
+        check_key(key)?;
+        check_value(value)?;
+        let mut state = self.lock();
+        if let Some(why) = &state.aborted {
+            return Err(JobError::Aborted { why: why.clone() });
+        }
+        match state.values.get(key) {
+            Some(old) if old != value => {
+                return Err(JobError::Refused { why: format!("key {key:?} was published before with another value") });
+            }
+            _ => state.values.insert(key.to_owned(), value.to_vec()),
+        };
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError> {
+        check_key(key)?;
+        let start = Instant::now();
+        let mut state = self.lock();
+        loop {
+            if let Some(why) = &state.aborted {
+                return Err(JobError::Aborted { why: why.clone() });
+            }
+            if let Some(value) = state.values.get(key) {
+                return Ok(value.clone());
+            }
+            let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+                let missing = "nobody published it".to_owned();
+                return Err(JobError::TimedOut { what: format!("the value under key {key:?}"), limit: timeout, missing });
+            };
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn fence(&self, name: &str, _: Duration) -> Result<(), JobError> {
+        check_key(name)?;
+        self.aborted().map_or(Ok(()), |why| Err(JobError::Aborted { why }))
+    }
+
+    fn abort(&self, why: &str) {
+        self.lock().aborted.get_or_insert_with(|| why.to_owned());
+        self.changed.notify_all();
+    }
+
+    fn aborted(&self) -> Option<String> {
+        self.lock().aborted.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn one_node_needs_nobody() {
+        let job = Alone::new(Settings::default()).unwrap();
+        assert_eq!((job.rank(), job.size(), job.local_size()), (0, 1, 1));
+        job.put("a", b"1").unwrap();
+        job.put("a", b"1").unwrap();
+        assert!(matches!(job.put("a", b"2"), Err(JobError::Refused { .. })));
+        assert_eq!(job.get("a", SHORT).unwrap(), b"1");
+        job.fence("x", SHORT).unwrap();
+        assert!(matches!(job.get("b", SHORT), Err(JobError::TimedOut { .. })));
+        assert!(matches!(job.put(&"k".repeat(KEY_MAX + 1), b""), Err(JobError::TooLong { .. })));
+        assert!(matches!(job.put("v", &vec![0; VALUE_MAX + 1]), Err(JobError::TooLong { .. })));
+        job.abort("first");
+        job.abort("second");
+        assert!(matches!(job.fence("x", SHORT), Err(JobError::Aborted { why }) if why == "first"));
+    }
+}

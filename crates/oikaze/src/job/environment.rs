@@ -1,0 +1,238 @@
+//! The variables by which `oikaze run` tells a process its place, written and read in one file.
+
+use crate::job::{JobError, Secret};
+use oikaze_protocol::limits::NODES_MAX;
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Where the store listens: `address:port`, several separated by commas.
+pub const STORE: &str = "OIKAZE_STORE";
+/// This node's rank.
+pub const RANK: &str = "OIKAZE_RANK";
+/// How many nodes.
+pub const SIZE: &str = "OIKAZE_SIZE";
+/// Rank among the nodes on this host.
+pub const LOCAL_RANK: &str = "OIKAZE_LOCAL_RANK";
+/// Nodes on this host.
+pub const LOCAL_SIZE: &str = "OIKAZE_LOCAL_SIZE";
+/// The job's secret, 64 hexadecimal digits.
+pub const SECRET: &str = "OIKAZE_SECRET";
+/// Greater in a process started later.
+pub const INCARNATION: &str = "OIKAZE_INCARNATION";
+/// UDP (and the store's TCP) ports: `A-B`.
+pub const PORTS: &str = "OIKAZE_PORTS";
+/// Milliseconds of silence after which a peer is dead.
+pub const FAILURE_TIME: &str = "OIKAZE_FAILURE_TIME";
+/// Faults to inject into this job's links, e.g. `loss=0.05,duplicate=0.05,seed=7`.
+pub const FAULT: &str = "OIKAZE_FAULT";
+/// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
+pub const TERMINAL: &str = "OIKAZE_TERMINAL";
+
+/// An inclusive range of ports that a firewall leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// Lowest, at least 1.
+    pub first: u16,
+    /// Highest.
+    pub last: u16,
+}
+
+impl Ports {
+    /// All of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        self.first..=self.last
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl FromStr for Ports {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Ports, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Ports { first, last }),
+            _ => Err(format!("{text:?} is not a range of ports such as 40000-40100")),
+        }
+    }
+}
+
+/// What the user told the launcher and every node should know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Ports to bind; any if absent.
+    pub ports: Option<Ports>,
+    /// Silence after which a peer is dead; `limits::FAILURE_TIME` if absent.
+    pub failure_time: Option<Duration>,
+    /// Faults to inject, in the words of `oikaze_os::link`.
+    pub fault: Option<String>,
+}
+
+/// A node's place, as the launcher told it.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Addresses of the store.
+    pub store: String,
+    /// 0 to size − 1.
+    pub rank: u32,
+    /// Nodes.
+    pub size: u32,
+    /// Rank on this host.
+    pub local_rank: u32,
+    /// Nodes on this host.
+    pub local_size: u32,
+    /// The job's secret.
+    pub secret: Secret,
+    /// Greater in a later process.
+    pub incarnation: u64,
+}
+
+/// A number that grows from one start of a process at a rank to the next: microseconds since 1970.
+#[must_use]
+pub fn new_incarnation() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
+}
+
+/// What a launcher puts into a child's environment.
+#[must_use]
+pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, String)> {
+    let mut variables = vec![
+        (STORE, place.store.clone()),
+        (RANK, place.rank.to_string()),
+        (SIZE, place.size.to_string()),
+        (LOCAL_RANK, place.local_rank.to_string()),
+        (LOCAL_SIZE, place.local_size.to_string()),
+        (SECRET, place.secret.to_hex()),
+        (INCARNATION, place.incarnation.to_string()),
+    ];
+    variables.extend(settings.ports.map(|ports| (PORTS, ports.to_string())));
+    variables.extend(settings.failure_time.map(|time| (FAILURE_TIME, time.as_millis().to_string())));
+    variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
+    variables
+}
+
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The user's settings; each variable may be absent.
+///
+/// # Errors
+/// A variable that makes no sense.
+pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
+    let ports = optional(lookup, PORTS, "a range of ports such as 40000-40100", |text| text.parse().ok())?;
+    let milliseconds = |text: &str| text.parse().ok().filter(|&ms| ms > 0).map(Duration::from_millis);
+    let failure_time = optional(lookup, FAILURE_TIME, "a number of milliseconds greater than 0", milliseconds)?;
+    let fault = lookup(FAULT).filter(|text| !text.is_empty());
+    Ok(Settings { ports, failure_time, fault })
+}
+
+/// The launcher's place for this process; `None` if no launcher of ours started it.
+///
+/// # Errors
+/// A variable that is missing or makes no sense.
+pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
+    let Some(store) = lookup(STORE) else { return Ok(None) };
+    let size = required(lookup, SIZE, "a number of nodes, 1 to 4096", |text| number(text, 1, NODES_MAX))?;
+    let rank = required(lookup, RANK, "a rank below OIKAZE_SIZE", |text| number(text, 0, size - 1))?;
+    let local_size = optional(lookup, LOCAL_SIZE, "1 to OIKAZE_SIZE", |text| number(text, 1, size))?.unwrap_or(1);
+    let local_rank =
+        optional(lookup, LOCAL_RANK, "a rank below OIKAZE_LOCAL_SIZE", |text| number(text, 0, local_size - 1))?.unwrap_or(0);
+    let secret = match lookup(SECRET) {
+        Some(text) => Secret::from_hex(&text),
+        None => None,
+    };
+    // Never show what was found there.
+    let secret =
+        secret.ok_or(JobError::Environment { name: SECRET, found: "not usable".into(), needed: "64 hexadecimal digits" })?;
+    let incarnation = optional(lookup, INCARNATION, "a number", |text| text.parse().ok())?.unwrap_or_else(new_incarnation);
+    Ok(Some(Place { store, rank, size, local_rank, local_size, secret, incarnation }))
+}
+
+fn number(text: &str, least: u32, most: u32) -> Option<u32> {
+    text.parse().ok().filter(|value| (least..=most).contains(value))
+}
+
+fn optional<T>(
+    lookup: Lookup<'_>,
+    name: &'static str,
+    needed: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, JobError> {
+    let Some(text) = lookup(name) else { return Ok(None) };
+    match parse(text.trim()) {
+        Some(value) => Ok(Some(value)),
+        None => Err(JobError::Environment { name, found: format!("{text:?}"), needed }),
+    }
+}
+
+fn required<T>(
+    lookup: Lookup<'_>,
+    name: &'static str,
+    needed: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, JobError> {
+    optional(lookup, name, needed, parse)?.ok_or(JobError::Environment { name, found: "not set".into(), needed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn place() -> Place {
+        Place {
+            store: "127.0.0.1:4000".into(),
+            rank: 2,
+            size: 4,
+            local_rank: 1,
+            local_size: 2,
+            secret: Secret::from_bytes([7; 32]),
+            incarnation: 9,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let settings = Settings {
+            ports: Some(Ports { first: 10, last: 20 }),
+            failure_time: Some(Duration::from_millis(500)),
+            fault: Some("loss=0.05".into()),
+        };
+        let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
+        let lookup = |name: &str| map.get(name).cloned();
+        assert_eq!(read_settings(&lookup).unwrap(), settings);
+        let read = read_place(&lookup).unwrap().unwrap();
+        assert_eq!((read.store.as_str(), read.rank, read.size, read.local_rank), ("127.0.0.1:4000", 2, 4, 1));
+        assert_eq!((read.local_size, read.incarnation, &read.secret), (2, 9, &place().secret));
+        assert!(read_place(&|_| None).unwrap().is_none());
+    }
+
+    #[test]
+    fn nonsense_is_named_and_secrets_are_not_shown() {
+        let good: HashMap<_, _> = to_variables(&place(), &Settings::default()).into_iter().collect();
+        let cases = [
+            (SIZE, "0"),
+            (SIZE, "4097"),
+            (SIZE, "-1"),
+            (RANK, "4"),
+            (RANK, ""),
+            (LOCAL_RANK, "2"),
+            (LOCAL_SIZE, "5"),
+            (SECRET, "hunter2"),
+        ];
+        for (name, value) in cases {
+            let lookup = |wanted: &str| if wanted == name { Some(value.to_owned()) } else { good.get(wanted).cloned() };
+            let message = read_place(&lookup).unwrap_err().to_string();
+            assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
+        }
+        for (name, value) in [(PORTS, "9-8"), (PORTS, "0-4"), (PORTS, "x"), (FAILURE_TIME, "0"), (FAILURE_TIME, "5s")] {
+            let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();
+            assert!(message.contains(name), "{message}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong between a process and its job.
+
+use crate::job::addresses::Unreachable;
+use std::time::Duration;
+
+/// Why a job could not be found, joined or asked.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// A variable that the launcher sets is missing or makes no sense.
+    #[error(
+        "{name} is {found}, but must be {needed}: it is set by `oikaze run`; unset all OIKAZE_* variables to run as one node"
+    )]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// What it holds.
+        found: String,
+        /// What it should hold.
+        needed: &'static str,
+    },
+    /// None of the store's addresses could be reached.
+    #[error(
+        "the job's store cannot be reached (tried {tried}): the launcher has ended, or a firewall is between; \
+         check that this host can open TCP connections to one of these addresses, or give `oikaze run --ports A-B` an open range"
+    )]
+    StoreUnreachable {
+        /// `address: why` for each.
+        tried: String,
+    },
+    /// The other end of the connection is not the store of this job.
+    #[error("{address} does not prove that it knows this job's secret: OIKAZE_SECRET or OIKAZE_STORE is of another job")]
+    NotOurStore {
+        /// Where.
+        address: String,
+    },
+    /// The store speaks another version.
+    #[error(
+        "the launcher's store speaks version {theirs}, this program version {ours}: build both from the same release of Oikaze"
+    )]
+    StoreVersion {
+        /// What this program speaks.
+        ours: u16,
+        /// What the store speaks.
+        theirs: u16,
+    },
+    /// The store refused this process.
+    #[error("the job's store refused this process: {why}")]
+    Refused {
+        /// In the store's words.
+        why: String,
+    },
+    /// The connection to the store ended.
+    #[error("the connection to the job's store was lost ({why}): the launcher has ended or was killed")]
+    StoreLost {
+        /// What the system said.
+        why: String,
+    },
+    /// The job is over for everyone.
+    #[error("the job was ended: {why}")]
+    Aborted {
+        /// The first cause, e.g. `node 2 was killed by signal 9`.
+        why: String,
+    },
+    /// A wait took too long.
+    #[error("{what} did not happen within {limit:?}: {missing}")]
+    TimedOut {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        limit: Duration,
+        /// Who or what is missing.
+        missing: String,
+    },
+    /// A key or value outside its limits.
+    #[error("{what} has {len} bytes, but at most {max} are allowed")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// Its length.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// What a node published could not be understood.
+    #[error(
+        "node {rank} published something that cannot be understood under {key:?} ({why}): all nodes must run the same release"
+    )]
+    Malformed {
+        /// Who.
+        rank: u32,
+        /// Where.
+        key: String,
+        /// Why.
+        why: String,
+    },
+    /// No pair of addresses works.
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    /// The system refused something.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl JobError {
+    /// Attach what was being done to a system's error.
+    pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> JobError {
+        let doing = doing.into();
+        move |source| JobError::System { doing, source }
+    }
+}

@@ -1,0 +1,36 @@
+//! Jobs: how n processes become n nodes.
+//!
+//! A process finds its job with [`find`]: from what `oikaze run` put into its environment, or, without a launcher, as a job of
+//! one node. What it gets is a [`Bootstrap`]: rank, size, secret and a small store, in which the nodes publish their addresses
+//! ([`addresses`]). The store ([`store`]) lives in the launcher and is reached over TCP; [`launch`] is the launcher.
+
+pub mod addresses;
+mod bootstrap;
+pub mod environment;
+mod error;
+mod secret;
+
+pub use bootstrap::{Alone, Bootstrap, KEY_MAX, VALUE_MAX};
+pub use environment::{Ports, Settings};
+pub use error::JobError;
+pub use secret::{SECRET_LEN, Secret};
+
+/// Find this process's job. Without any launcher: a job of one node.
+///
+/// # Errors
+/// A launcher's variables that make no sense, or a store that cannot be reached or refuses this process.
+pub fn find() -> Result<Box<dyn Bootstrap>, JobError> {
+    find_in(&|name| std::env::var(name).ok())
+}
+
+/// As [`find`], with the variables given.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_in(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn Bootstrap>, JobError> {
+    let settings = environment::read_settings(lookup)?;
+    match environment::read_place(lookup)? {
+        None => Ok(Box::new(Alone::new(settings)?)),
+        Some(place) => Err(JobError::StoreUnreachable { tried: place.store }),
+    }
+}

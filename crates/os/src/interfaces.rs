@@ -1,0 +1,97 @@
+//! The host's network interfaces and their addresses.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Name, e.g. `eth0`.
+    pub name: String,
+    /// Number, the scope of its link-local addresses; 0 if it went away meanwhile.
+    pub index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the subnet.
+    pub prefix: u8,
+    /// Up, with a carrier.
+    pub up: bool,
+}
+
+/// All addresses of all interfaces in this network namespace, in the kernel's order.
+///
+/// # Errors
+/// What `getifaddrs` says.
+pub fn list() -> io::Result<Vec<Interface>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `first` is a valid place for the list's head.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: `next` is null or an element of the list, which lives until `freeifaddrs` below.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: the element's address and mask are null or socket addresses of the family they name; its name is a C string.
+        let (address, mask, name) =
+            unsafe { (ip_address(entry.ifa_addr), ip_address(entry.ifa_netmask), CStr::from_ptr(entry.ifa_name)) };
+        let Some(address) = address else { continue };
+        let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+        // SAFETY: `name` is a C string.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        let up = entry.ifa_flags & running == running;
+        found.push(Interface { name: name.to_string_lossy().into_owned(), index, address, prefix: mask.map_or(0, ones), up });
+    }
+    // SAFETY: `first` came from `getifaddrs`, nothing borrowed from it is left.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// The IP address in a socket address; `None` if it is of another family.
+///
+/// # Safety
+/// `at` is null or points to a socket address as long as its family says.
+unsafe fn ip_address(at: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: by the caller's promise; the family's structure is read without relying on its alignment.
+    unsafe {
+        match i32::from(at.as_ref()?.sa_family) {
+            libc::AF_INET => {
+                let v4 = at.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
+            }
+            libc::AF_INET6 => Some(Ipv6Addr::from(at.cast::<libc::sockaddr_in6>().read_unaligned().sin6_addr.s6_addr).into()),
+            _ => None,
+        }
+    }
+}
+
+/// Leading ones of a mask.
+fn ones(mask: IpAddr) -> u8 {
+    let ones = match mask {
+        IpAddr::V4(v4) => u32::from(v4).leading_ones(),
+        IpAddr::V6(v6) => u128::from(v6).leading_ones(),
+    };
+    u8::try_from(ones).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there() {
+        let all = list().unwrap();
+        let lo =
+            all.iter().find(|interface| interface.address == IpAddr::from([127, 0, 0, 1])).expect("127.0.0.1 in this namespace");
+        assert!(lo.up && lo.prefix == 8 && lo.index > 0, "{lo:?}");
+    }
+
+    #[test]
+    fn masks() {
+        assert_eq!(ones("255.255.240.0".parse().unwrap()), 20);
+        assert_eq!(ones("ffff:ffff::".parse().unwrap()), 32);
+        assert_eq!(ones("0.0.0.0".parse().unwrap()), 0);
+    }
+}
