@@ -1,0 +1,92 @@
+//! The pages of all arrays on this node, as coherence sees them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use oikaze_protocol::coherence::{Access, ArrayId, Pages};
+use oikaze_protocol::limits::PAGE;
+
+use super::error::SharedError;
+use super::shared_memory::SharedMemory;
+
+/// All arrays' memory. Coherence's calls cannot fail by themselves; the first system call that does is kept, and
+/// [`take_error`](Self::take_error) gives it to the engine, which fails the job with its text.
+#[derive(Debug, Default)]
+pub struct PageSet {
+    arrays: BTreeMap<ArrayId, Arc<SharedMemory>>,
+    error: Mutex<Option<SharedError>>,
+}
+
+impl PageSet {
+    /// No arrays yet.
+    #[must_use]
+    pub fn new() -> PageSet {
+        PageSet::default()
+    }
+
+    /// Add an array; the one that had its number, if any.
+    pub fn insert(&mut self, memory: Arc<SharedMemory>) -> Option<Arc<SharedMemory>> {
+        self.arrays.insert(memory.array(), memory)
+    }
+
+    /// Forget an array.
+    pub fn remove(&mut self, array: ArrayId) -> Option<Arc<SharedMemory>> {
+        self.arrays.remove(&array)
+    }
+
+    /// One array's memory.
+    #[must_use]
+    pub fn get(&self, array: ArrayId) -> Option<&Arc<SharedMemory>> {
+        self.arrays.get(&array)
+    }
+
+    /// All arrays.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<SharedMemory>> {
+        self.arrays.values()
+    }
+
+    /// The first failure since the last call.
+    pub fn take_error(&mut self) -> Option<SharedError> {
+        self.error.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn with(&self, array: ArrayId, call: impl FnOnce(&SharedMemory) -> Result<(), SharedError>) {
+        let result = match self.arrays.get(&array) {
+            Some(memory) => call(memory),
+            None => Err(SharedError::invalid(
+                format!("array number {array}"),
+                "this node has no such array",
+                "This is a bug in the runtime; please report it.",
+            )),
+        };
+        if let Err(e) = result {
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+        }
+    }
+}
+
+impl Pages for PageSet {
+    fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
+        self.with(array, |m| m.install(pages, access));
+    }
+
+    fn set_access(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
+        self.with(array, |m| m.set_access(pages, access));
+    }
+
+    fn invalidate(&mut self, array: ArrayId, pages: Range<u64>) {
+        self.with(array, |m| m.invalidate(pages));
+    }
+
+    fn read(&self, array: ArrayId, page: u64, into: &mut [u8]) {
+        self.with(array, |m| {
+            let offset = usize::try_from(page).ok().and_then(|p| p.checked_mul(PAGE)).unwrap_or(usize::MAX);
+            m.read(offset, into)
+        });
+    }
+
+    fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
+        self.with(array, |m| m.write(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
+    }
+}

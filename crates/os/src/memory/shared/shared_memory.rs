@@ -1,0 +1,286 @@
+//! One array's memory on this node.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytemuck::Pod;
+use oikaze_protocol::coherence::{Access, ArrayId};
+use oikaze_protocol::limits::PAGE;
+use rustix::mm::{Advice, ProtFlags};
+
+use super::borrows::{Borrows, ReadGuard, WriteGuard};
+use super::error::SharedError;
+use super::map::{self, Mapping};
+use super::tracker::{Tracker, View};
+
+/// One array: a sealed memfd, the application's tracked view of it and the runtime's untracked alias.
+///
+/// # Who may touch the view, and when
+///
+/// [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut) are safe functions over memory that other *nodes* change. Two things make
+/// them sound together:
+///
+/// - Inside this process the [`Borrows`] registry refuses a guard that overlaps a guard which writes, or any guard if it writes itself.
+/// - Between nodes the program must be free of data races, as for any release-consistent memory: of two accesses to the same bytes on
+///   different nodes, at least one a store, one happens before the other by a barrier, lock or signal. The runtime changes, through
+///   the alias, only bytes that another node stored, or rewrites bytes with the values they have, while the page is unmapped here. So
+///   under a live guard of a race-free program no byte changes that the guard covers. **Guards must not be kept across a
+///   synchronisation of their own thread**; [`Borrows::count`] lets the caller check.
+///
+/// A race breaks values, never memory safety as the machine sees it: elements are [`Pod`], every bit pattern is a value.
+#[derive(Debug)]
+pub struct SharedMemory {
+    name: String,
+    bytes: usize,
+    view: View,
+    alias: Mapping,
+    file: OwnedFd,
+    tracker: Arc<dyn Tracker>,
+    /// One bit a page: the memfd has memory there (a hint: the alias can also make memory appear).
+    present: Box<[AtomicU64]>,
+    borrows: Borrows,
+}
+
+impl SharedMemory {
+    /// Memory for array number `array` of `bytes` bytes, rounded up to whole pages, all pages unmapped and zero.
+    ///
+    /// # Errors
+    /// No descriptor, address space or permission left; each with what to do.
+    pub fn new(array: ArrayId, name: &str, bytes: usize, tracker: Arc<dyn Tracker>) -> Result<SharedMemory, SharedError> {
+        let len = bytes.max(1).checked_next_multiple_of(PAGE).filter(|&l| l <= isize::MAX as usize).ok_or_else(|| {
+            SharedError::invalid(
+                format!("an array {name:?} of {bytes} bytes"),
+                "it is larger than the address space",
+                "Make it smaller.",
+            )
+        })?;
+        let file = map::memfd(name, len)?;
+        let alias = Mapping::new(&file, len, ProtFlags::READ | ProtFlags::WRITE, "the runtime's alias of a shared array")?;
+        let view = Mapping::new(&file, len, ProtFlags::READ | ProtFlags::WRITE, "the view of a shared array")?;
+        // A child of fork would read unmapped pages as zeros, untrapped: it gets no view at all.
+        view.advise(Advice::LinuxDontFork, "the view of a shared array")?;
+        let view = View::new(array, view);
+        tracker.attach(&view)?;
+        let words = (len / PAGE).div_ceil(64);
+        let present = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Ok(SharedMemory { name: name.to_owned(), bytes, view, alias, file, tracker, present, borrows: Borrows::default() })
+    }
+
+    /// The array's number in its job.
+    #[must_use]
+    pub fn array(&self) -> ArrayId {
+        self.view.array()
+    }
+
+    /// The array's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes asked for.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of pages.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.view.pages()
+    }
+
+    /// The tracker that watches the view.
+    #[must_use]
+    pub fn tracker(&self) -> &Arc<dyn Tracker> {
+        &self.tracker
+    }
+
+    /// The guards that are alive.
+    #[must_use]
+    pub fn borrows(&self) -> &Borrows {
+        &self.borrows
+    }
+
+    /// Address of the view, for C and NumPy, where the rule of data-race freedom stands in the docs only.
+    #[must_use]
+    pub fn view_address(&self) -> *mut u8 {
+        self.view.base() as *mut u8
+    }
+
+    /// Another descriptor of the memory file (a second mapping of it is untracked, as the alias is).
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn duplicate_file(&self) -> io::Result<File> {
+        map::duplicate(&self.file)
+    }
+
+    /// Give these pages memory now, so that running out is an error here and not a signal at some later store.
+    ///
+    /// # Errors
+    /// Not enough memory, or outside the array.
+    pub fn populate(&self, pages: Range<u64>) -> Result<(), SharedError> {
+        self.view.span(&pages)?;
+        let mut at = pages.start;
+        while at < pages.end {
+            // Runs of pages that are not there yet.
+            if self.is_present(at) {
+                at += 1;
+                continue;
+            }
+            let mut end = at + 1;
+            while end < pages.end && !self.is_present(end) {
+                end += 1;
+            }
+            let (offset, len) = (at as usize * PAGE, (end - at) as usize * PAGE);
+            map::allocate(&self.file, offset, len).map_err(|e| {
+                SharedError::new(
+                    format!("finding memory for {len} bytes of array {:?}", self.name),
+                    e,
+                    "Use more nodes or a smaller array, or raise the memory limit of this container or machine.",
+                )
+            })?;
+            for page in at..end {
+                self.present_word(page).fetch_or(1 << (page % 64), Ordering::Relaxed);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn present_word(&self, page: u64) -> &AtomicU64 {
+        &self.present[(page / 64) as usize]
+    }
+
+    fn is_present(&self, page: u64) -> bool {
+        self.present_word(page).load(Ordering::Relaxed) & (1 << (page % 64)) != 0
+    }
+
+    /// Map pages whose bytes are in place into the view and wake who waits for them.
+    ///
+    /// # Errors
+    /// See [`Tracker::install`].
+    pub fn install(&self, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        self.populate(pages.clone())?;
+        self.tracker.install(&self.view, pages, access)
+    }
+
+    /// Change the mapped ones among these pages.
+    ///
+    /// # Errors
+    /// See [`Tracker::set_access`].
+    pub fn set_access(&self, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        self.tracker.set_access(&self.view, pages, access)
+    }
+
+    /// Unmap pages; their bytes stay.
+    ///
+    /// # Errors
+    /// See [`Tracker::invalidate`].
+    pub fn invalidate(&self, pages: Range<u64>) -> Result<(), SharedError> {
+        self.tracker.invalidate(&self.view, pages)
+    }
+
+    fn check(&self, what: &str, offset: usize, len: usize) -> Result<(), SharedError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.alias.len() => Ok(()),
+            _ => Err(SharedError::invalid(
+                format!("{what} {len} bytes at {offset} of array {:?}", self.name),
+                format!("it has {} bytes", self.alias.len()),
+                "Stay inside the array.",
+            )),
+        }
+    }
+
+    /// Copy bytes out, through the alias: never traps.
+    ///
+    /// # Errors
+    /// Outside the array, or no memory.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
+        self.check("reading", offset, into.len())?;
+        // SAFETY: inside the alias, which lives as long as `self`; `into` is our caller's own memory, so the two do not overlap.
+        unsafe { ptr::copy_nonoverlapping(self.alias.base().add(offset), into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copy bytes in, through the alias: never traps, seen in the view at once where it is mapped.
+    ///
+    /// # Errors
+    /// Outside the array, or no memory.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
+        self.check("writing", offset, bytes.len())?;
+        if !bytes.is_empty() {
+            self.populate((offset / PAGE) as u64..((offset + bytes.len()).div_ceil(PAGE)) as u64)?;
+        }
+        // SAFETY: inside the alias; memory exists, so no SIGBUS. That no guard covers these bytes is the contract in the type's docs.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.alias.base().add(offset), bytes.len()) };
+        Ok(())
+    }
+
+    fn element_bytes<T: Pod>(&self, elements: &Range<usize>) -> Result<Range<usize>, SharedError> {
+        let size = size_of::<T>();
+        let refuse = |why: String| {
+            SharedError::invalid(
+                format!(
+                    "elements {}..{} of {} in array {:?}",
+                    elements.start,
+                    elements.end,
+                    std::any::type_name::<T>(),
+                    self.name
+                ),
+                why,
+                "Ask for elements the array has.",
+            )
+        };
+        if size == 0 || align_of::<T>() > PAGE {
+            return Err(refuse("elements of this type have no bytes, or an alignment beyond a page".into()));
+        }
+        if elements.start > elements.end {
+            return Err(refuse("the range ends before it starts".into()));
+        }
+        match elements.end.checked_mul(size) {
+            Some(end) if end <= self.bytes => Ok(elements.start * size..end),
+            _ => Err(refuse(format!("the array has {} of them", self.bytes / size))),
+        }
+    }
+
+    /// Lend elements for reading. A touch of an invalid page waits for its home.
+    ///
+    /// # Errors
+    /// Outside the array, or a live guard of this process writes some of them.
+    pub fn slice<T: Pod>(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>, SharedError> {
+        let bytes = self.element_bytes::<T>(&elements)?;
+        let first = (self.view.base() + bytes.start) as *const T;
+        let ticket = self.borrows.borrow(&self.name, bytes, false)?;
+        // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on a page and `T`'s size is a
+        // multiple of its alignment; any bits are a `T` (Pod). No guard of this process writes here (registry); other nodes do not
+        // (the contract in the type's docs).
+        let slice = unsafe { std::slice::from_raw_parts(first, elements.len()) };
+        Ok(ReadGuard::new(&self.borrows, ticket, slice))
+    }
+
+    /// Lend elements for reading and writing.
+    ///
+    /// # Errors
+    /// Outside the array, or a live guard of this process covers some of them.
+    pub fn slice_mut<T: Pod>(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>, SharedError> {
+        let bytes = self.element_bytes::<T>(&elements)?;
+        let first = (self.view.base() + bytes.start) as *mut T;
+        let ticket = self.borrows.borrow(&self.name, bytes, true)?;
+        // SAFETY: as in `slice`, and the registry gives these bytes to this guard alone.
+        let slice = unsafe { std::slice::from_raw_parts_mut(first, elements.len()) };
+        Ok(WriteGuard::new(&self.borrows, ticket, slice))
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        self.tracker.detach(&self.view);
+    }
+}

@@ -1,0 +1,174 @@
+//! The tracker over userfaultfd: minor faults and synchronous write-protect on shmem.
+//!
+//! A page is mapped by `UFFDIO_CONTINUE` of what the page cache holds, write-protected or not, and unmapped by `MADV_DONTNEED`. A touch of
+//! an unmapped page is a minor fault, or a missing fault where the memfd has a hole; both mean the same to us.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{PoisonError, RwLock};
+
+use oikaze_protocol::coherence::{Access, ArrayId};
+use oikaze_protocol::limits::PAGE;
+use rustix::mm::Advice;
+
+use super::error::SharedError;
+use super::tracker::{FaultAt, Tracker, TrackerKind, View};
+use super::uffd_sys::{self, Continued, feature};
+
+/// Events taken by one system call.
+const EVENTS: usize = 32;
+
+/// One userfaultfd for all arrays of this node.
+#[derive(Debug)]
+pub struct Userfaultfd {
+    fd: OwnedFd,
+    kind: TrackerKind,
+    /// First address → (length, array).
+    views: RwLock<BTreeMap<usize, (usize, ArrayId)>>,
+}
+
+impl Userfaultfd {
+    /// Faults of user code and of system calls. Needs CAP_SYS_PTRACE, `vm.unprivileged_userfaultfd=1`, or `/dev/userfaultfd`.
+    ///
+    /// # Errors
+    /// Not permitted, or the kernel lacks a feature.
+    pub fn full() -> Result<Userfaultfd, SharedError> {
+        Userfaultfd::open(uffd_sys::open_full, TrackerKind::UserfaultfdFull)
+    }
+
+    /// Faults of user code only; needs no privilege.
+    ///
+    /// # Errors
+    /// Forbidden (seccomp), or the kernel lacks a feature.
+    pub fn user_mode_only() -> Result<Userfaultfd, SharedError> {
+        Userfaultfd::open(uffd_sys::open_user_mode, TrackerKind::UserfaultfdUserMode)
+    }
+
+    fn open(open: fn() -> io::Result<OwnedFd>, kind: TrackerKind) -> Result<Userfaultfd, SharedError> {
+        let fd = open().map_err(|e| {
+            let remedy = match e.raw_os_error() {
+                Some(libc::ENOSYS) => "This kernel was built without userfaultfd, or the container's seccomp profile hides it.",
+                Some(libc::EPERM) if kind == TrackerKind::UserfaultfdFull => {
+                    "Grant CAP_SYS_PTRACE, set vm.unprivileged_userfaultfd=1, or give access to /dev/userfaultfd; in a container also allow userfaultfd in its seccomp profile (docs/KERNELS.md)."
+                }
+                Some(libc::EPERM) => "Allow userfaultfd in the container's seccomp profile (docs/KERNELS.md).",
+                Some(libc::EINVAL) => "User-mode-only userfaultfd needs Linux 5.11.",
+                _ => "Raise the limit on open files (ulimit -n).",
+            };
+            SharedError::new(format!("opening {kind}"), e, remedy)
+        })?;
+        uffd_sys::handshake(&fd, feature::TRACKER).map_err(|e| {
+            SharedError::new(
+                format!("asking {kind} for minor faults and write-protect on shared memory"),
+                e,
+                "They need Linux 5.14 and 5.19, and mapping write-protected needs 6.4.",
+            )
+        })?;
+        Ok(Userfaultfd { fd, kind, views: RwLock::default() })
+    }
+
+    /// Wake who waits; a page that is not ready is faulted again.
+    fn wake(&self, start: usize, len: usize) -> Result<(), SharedError> {
+        uffd_sys::wake(&self.fd, start, len).map_err(|e| failed("UFFDIO_WAKE", start, len, e))
+    }
+
+    fn protect(&self, start: usize, len: usize, access: Access) -> Result<(), SharedError> {
+        uffd_sys::write_protect(&self.fd, start, len, access == Access::Read)
+            .map_err(|e| failed("UFFDIO_WRITEPROTECT", start, len, e))
+    }
+}
+
+fn failed(call: &str, start: usize, len: usize, e: io::Error) -> SharedError {
+    let remedy = match e.raw_os_error() {
+        Some(libc::ENOMEM) => "The machine or container is out of memory: use more nodes or smaller arrays.",
+        Some(libc::EINVAL) => "The kernel may be too old: set OIKAZE_WITHOUT=uffd to use mprotect.",
+        _ => "Set OIKAZE_WITHOUT=uffd to use mprotect, and please report this.",
+    };
+    SharedError::new(format!("{call} of {len} bytes at {start:#x}"), e, remedy)
+}
+
+impl Tracker for Userfaultfd {
+    fn kind(&self) -> TrackerKind {
+        self.kind
+    }
+
+    fn attach(&self, view: &View) -> Result<(), SharedError> {
+        let (start, len) = (view.base(), view.len());
+        uffd_sys::register(&self.fd, start, len).map_err(|e| failed("UFFDIO_REGISTER", start, len, e))?;
+        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        views.insert(start, (len, view.array()));
+        Ok(())
+    }
+
+    fn detach(&self, view: &View) {
+        self.views.write().unwrap_or_else(PoisonError::into_inner).remove(&view.base());
+        // The view is unmapped next, which unregisters as well; a failure here changes nothing.
+        let _ = uffd_sys::unregister(&self.fd, view.base(), view.len());
+    }
+
+    fn install(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        let (mut start, mut len) = view.span(&pages)?;
+        while len > 0 {
+            let done = match uffd_sys::map_continue(&self.fd, start, len, access == Access::Read) {
+                Ok(Continued::All) => len,
+                Ok(Continued::Part(done)) => done.min(len),
+                Ok(Continued::Mapped) => {
+                    // Mapped already: only its protection may change. Protecting does not wake, so wake by hand.
+                    self.protect(start, PAGE, access)?;
+                    self.wake(start, PAGE)?;
+                    PAGE
+                }
+                Err(e) => return Err(failed("UFFDIO_CONTINUE", start, len, e)),
+            };
+            start += done;
+            len -= done;
+        }
+        Ok(())
+    }
+
+    fn set_access(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        match view.span(&pages)? {
+            (_, 0) => Ok(()),
+            (start, len) => self.protect(start, len, access),
+        }
+    }
+
+    fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError> {
+        let (start, len) = view.span(&pages)?;
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: inside the view, a live shared file mapping: its pages are unmapped, their bytes stay in the page cache, and the
+        // next touch traps because the range is registered.
+        unsafe { rustix::mm::madvise(start as *mut _, len, Advice::LinuxDontNeed) }
+            .map_err(|e| failed("madvise(MADV_DONTNEED)", start, len, e.into()))?;
+        // A thread that waits to write to a page that was mapped read-only must fault anew, as a touch of an unmapped page.
+        self.wake(start, len)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn faults(&self, into: &mut Vec<FaultAt>) -> io::Result<usize> {
+        let before = into.len();
+        loop {
+            let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+            let got = uffd_sys::read_faults::<EVENTS>(&self.fd, |fault| {
+                // The kernel rounds addresses down to pages unless asked not to; an unknown one belongs to a view just detached.
+                if let Some((base, (len, array))) = views.range(..=fault.address).next_back()
+                    && fault.address - base < *len
+                {
+                    let page = ((fault.address - base) / PAGE) as u64;
+                    let access = if fault.write { Access::Write } else { Access::Read };
+                    into.push(FaultAt { array: *array, page, access });
+                }
+            })?;
+            if got < EVENTS {
+                return Ok(into.len() - before);
+            }
+        }
+    }
+}
