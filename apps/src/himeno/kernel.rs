@@ -1,0 +1,189 @@
+//! One plane of one Jacobi iteration: a pure function from three planes to one.
+//!
+//! The 19-point stencil of the original, with its order of operations, so that the field is the same bit for bit under
+//! every partition. The sum of squared residuals (gosa) is taken in f64: an f32 sum stalls at size L. It is summed in
+//! an order that depends on the plane alone; the planes' sums are added in plane order by the caller.
+
+use crate::problem::Shape;
+
+/// The original's relaxation factor.
+const OMEGA: f32 = 0.8;
+/// Independent partial sums of squares: enough to fill a vector register of f64, and always the same order.
+const LANES: usize = 8;
+
+/// Coefficients of the stencil.
+///
+/// The original keeps them as twelve arrays as large as the field and reads them at each point, which makes it a
+/// measure of memory bandwidth. [`Coefficients::arrays`] does so too (for the planes of this node only), which is what
+/// MFLOPS are compared with; [`Coefficients::scalars`] does the same arithmetic from registers.
+pub struct Coefficients {
+    /// None: kept in registers.
+    arrays: Option<Arrays>,
+}
+
+/// a[4], b[3], c[3], bnd, wrk1, each for `planes` from `first` on.
+struct Arrays {
+    first: usize,
+    plane: usize,
+    each: [Vec<f32>; 12],
+}
+
+/// a, b, c, bnd, wrk1 as the benchmark sets them.
+const VALUES: [f32; 12] = [1.0, 1.0, 1.0, 1.0 / 6.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0];
+
+impl Coefficients {
+    /// As the original: one array each, for these planes.
+    #[must_use]
+    pub fn arrays(shape: Shape, planes: &std::ops::Range<usize>) -> Self {
+        let values = planes.len() * shape.plane();
+        let each = VALUES.map(|value| vec![value; values]);
+        Self { arrays: Some(Arrays { first: planes.start, plane: shape.plane(), each }) }
+    }
+
+    /// Kept in registers.
+    #[must_use]
+    pub const fn scalars() -> Self {
+        Self { arrays: None }
+    }
+}
+
+/// Nine rows of the old field around the row to be computed, all equally long: above (i − 1), here, below (i + 1), each
+/// with j − 1, j, j + 1.
+struct Rows<'a> {
+    above: [&'a [f32]; 3],
+    here: [&'a [f32]; 3],
+    below: [&'a [f32]; 3],
+}
+
+/// Computes plane `i` of the new field from planes i − 1, i, i + 1 of the old one, and returns the plane's sum of
+/// squared residuals. The border of `new` is left as it is. `scratch` is room for one row.
+pub fn relax_plane(
+    shape: Shape,
+    i: usize,
+    coefficients: &Coefficients,
+    old: [&[f32]; 3],
+    new: &mut [f32],
+    scratch: &mut Vec<f32>,
+) -> f64 {
+    let columns = shape.columns;
+    scratch.clear();
+    scratch.resize(columns, 0.0);
+    let mut gosa = [0.0; LANES];
+    for j in 1..shape.rows - 1 {
+        let around = |plane: &'_ [f32]| -> [std::ops::Range<usize>; 3] {
+            debug_assert_eq!(plane.len(), shape.plane());
+            [j - 1, j, j + 1].map(|j| j * columns..(j + 1) * columns)
+        };
+        let cut = |plane: usize| around(old[plane]).map(|row| &old[plane][row]);
+        let rows = Rows { above: cut(0), here: cut(1), below: cut(2) };
+        let row = j * columns..(j + 1) * columns;
+        match &coefficients.arrays {
+            Some(arrays) => {
+                let start = (i - arrays.first) * arrays.plane + row.start;
+                let these = std::array::from_fn(|n| &arrays.each[n][start..start + columns]);
+                relax_row_arrays(&rows, &these, &mut new[row], scratch);
+            }
+            None => relax_row_scalars(&rows, std::hint::black_box(&VALUES), &mut new[row], scratch),
+        }
+        for residuals in scratch[1..columns - 1].chunks(LANES) {
+            for (lane, residual) in gosa.iter_mut().zip(residuals) {
+                *lane += f64::from(*residual) * f64::from(*residual);
+            }
+        }
+    }
+    gosa.iter().sum()
+}
+
+/// One row with coefficients read from arrays.
+#[inline(never)] // a function of its own: the compiler then knows that `new` and `residuals` overlap nothing
+fn relax_row_arrays(rows: &Rows<'_>, coefficients: &[&[f32]; 12], new: &mut [f32], residuals: &mut [f32]) {
+    let columns = new.len();
+    let [a0, a1, a2, a3, b0, b1, b2, c0, c1, c2, bnd, wrk1] = coefficients.map(|row| &row[..columns]);
+    let [above_jm, above, above_jp] = rows.above.map(|row| &row[..columns]);
+    let [here_jm, here, here_jp] = rows.here.map(|row| &row[..columns]);
+    let [below_jm, below, below_jp] = rows.below.map(|row| &row[..columns]);
+    let residuals = &mut residuals[..columns];
+    for k in 1..columns - 1 {
+        let at = [a0[k], a1[k], a2[k], a3[k], b0[k], b1[k], b2[k], c0[k], c1[k], c2[k], bnd[k], wrk1[k]];
+        let next = [below[k], here_jp[k], here[k + 1], above[k], here_jm[k], here[k - 1]];
+        let ij = [below_jp[k], below_jm[k], above_jp[k], above_jm[k]];
+        let jk = [here_jp[k + 1], here_jm[k + 1], here_jp[k - 1], here_jm[k - 1]];
+        let ik = [below[k + 1], above[k + 1], below[k - 1], above[k - 1]];
+        let residual = residual(&at, here[k], &next, &ij, &jk, &ik);
+        residuals[k] = residual;
+        new[k] = here[k] + OMEGA * residual;
+    }
+}
+
+/// One row with coefficients kept in registers.
+#[inline(never)]
+fn relax_row_scalars(rows: &Rows<'_>, coefficients: &[f32; 12], new: &mut [f32], residuals: &mut [f32]) {
+    let columns = new.len();
+    let at = *coefficients;
+    let [above_jm, above, above_jp] = rows.above.map(|row| &row[..columns]);
+    let [here_jm, here, here_jp] = rows.here.map(|row| &row[..columns]);
+    let [below_jm, below, below_jp] = rows.below.map(|row| &row[..columns]);
+    let residuals = &mut residuals[..columns];
+    for k in 1..columns - 1 {
+        let next = [below[k], here_jp[k], here[k + 1], above[k], here_jm[k], here[k - 1]];
+        let ij = [below_jp[k], below_jm[k], above_jp[k], above_jm[k]];
+        let jk = [here_jp[k + 1], here_jm[k + 1], here_jp[k - 1], here_jm[k - 1]];
+        let ik = [below[k + 1], above[k + 1], below[k - 1], above[k - 1]];
+        let residual = residual(&at, here[k], &next, &ij, &jk, &ik);
+        residuals[k] = residual;
+        new[k] = here[k] + OMEGA * residual;
+    }
+}
+
+/// The residual at one point, in the original's order of operations. `next` are the six neighbours (i+1, j+1, k+1,
+/// i−1, j−1, k−1); `ij`, `jk`, `ik` the corners of three planes through the point, in the order in which the original
+/// takes them: plus, minus, minus, plus.
+#[inline(always)]
+fn residual(c: &[f32; 12], p: f32, next: &[f32; 6], ij: &[f32; 4], jk: &[f32; 4], ik: &[f32; 4]) -> f32 {
+    let [a0, a1, a2, a3, b0, b1, b2, c0, c1, c2, bnd, wrk1] = *c;
+    let s0 = a0 * next[0]
+        + a1 * next[1]
+        + a2 * next[2]
+        + b0 * (ij[0] - ij[1] - ij[2] + ij[3])
+        + b1 * (jk[0] - jk[1] - jk[2] + jk[3])
+        + b2 * (ik[0] - ik[1] - ik[2] + ik[3])
+        + c0 * next[3]
+        + c1 * next[4]
+        + c2 * next[5]
+        + wrk1;
+    (s0 * a3 - p) * bnd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The stencil as the facts state it, point by point, with nothing clever.
+    fn naive(shape: Shape, i: usize, old: &[f32]) -> Vec<f32> {
+        let at = |i: usize, j: usize, k: usize| old[(i * shape.rows + j) * shape.columns + k];
+        let mut new = old[i * shape.plane()..(i + 1) * shape.plane()].to_vec();
+        for j in 1..shape.rows - 1 {
+            for k in 1..shape.columns - 1 {
+                let s = at(i + 1, j, k) + at(i, j + 1, k) + at(i, j, k + 1) + at(i - 1, j, k) + at(i, j - 1, k) + at(i, j, k - 1);
+                let ss = s * (1.0 / 6.0) - at(i, j, k);
+                new[j * shape.columns + k] = at(i, j, k) + 0.8 * ss;
+            }
+        }
+        new
+    }
+
+    #[test]
+    fn both_kernels_agree_with_the_naive_one_bit_for_bit() {
+        let shape = Shape { planes: 3, rows: 7, columns: 21 };
+        let old: Vec<f32> = (0..shape.len()).map(|n| ((n * 7919) % 1000) as f32 / 999.0).collect();
+        let expected = naive(shape, 1, &old);
+        let plane = |i: usize| &old[i * shape.plane()..(i + 1) * shape.plane()];
+        let mut sums = Vec::new();
+        for coefficients in [Coefficients::arrays(shape, &(1..2)), Coefficients::scalars()] {
+            let mut new = plane(1).to_vec();
+            sums.push(relax_plane(shape, 1, &coefficients, [plane(0), plane(1), plane(2)], &mut new, &mut Vec::new()));
+            assert!(new.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
+        }
+        assert_eq!(sums[0].to_bits(), sums[1].to_bits());
+    }
+}

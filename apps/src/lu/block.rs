@@ -1,0 +1,121 @@
+//! What is done to one block or with two: the four kernels of SPLASH-2's LU, on 16 × 16 values stored row-major.
+//!
+//! Every value is updated by the same operations in the same order whoever does them, so that results are the same bit
+//! for bit on any number of nodes.
+
+/// Rows, and columns, of a block.
+pub const SIDE: usize = 16;
+/// Values in a block.
+pub const VALUES: usize = SIDE * SIDE;
+
+/// One block.
+pub type Block = [f64; VALUES];
+
+/// Row `i` of a block.
+fn row(block: &Block, i: usize) -> [f64; SIDE] {
+    std::array::from_fn(|j| block[i * SIDE + j])
+}
+
+/// `row i of block −= factor × source`
+#[inline(always)]
+fn subtract(block: &mut Block, i: usize, from: usize, factor: f64, source: &[f64; SIDE]) {
+    for j in from..SIDE {
+        block[i * SIDE + j] -= factor * source[j];
+    }
+}
+
+/// Factors a diagonal block into L (unit diagonal, below) and U (diagonal and above), in place, without pivoting (lu0).
+pub fn factor(diagonal: &mut Block) {
+    for k in 0..SIDE {
+        let pivot = row(diagonal, k);
+        for i in k + 1..SIDE {
+            let ratio = diagonal[i * SIDE + k] / pivot[k];
+            diagonal[i * SIDE + k] = ratio;
+            subtract(diagonal, i, k + 1, ratio, &pivot);
+        }
+    }
+}
+
+/// A block below the diagonal one: `block ← block × U⁻¹` (bdiv).
+pub fn divide(block: &mut Block, diagonal: &Block) {
+    for k in 0..SIDE {
+        let pivot = row(diagonal, k);
+        for i in 0..SIDE {
+            let ratio = block[i * SIDE + k] / pivot[k];
+            block[i * SIDE + k] = ratio;
+            subtract(block, i, k + 1, ratio, &pivot);
+        }
+    }
+}
+
+/// A block to the right of the diagonal one: `block ← L⁻¹ × block` (bmodd).
+pub fn eliminate(block: &mut Block, diagonal: &Block) {
+    for k in 0..SIDE {
+        let pivot = row(block, k);
+        for i in k + 1..SIDE {
+            subtract(block, i, 0, diagonal[i * SIDE + k], &pivot);
+        }
+    }
+}
+
+/// An inner block: `block ← block − left × above` (bmod).
+pub fn update(block: &mut Block, left: &Block, above: &Block) {
+    for i in 0..SIDE {
+        let mut sum: [f64; SIDE] = row(block, i);
+        for k in 0..SIDE {
+            let factor = left[i * SIDE + k];
+            for (sum, above) in sum.iter_mut().zip(&above[k * SIDE..(k + 1) * SIDE]) {
+                *sum -= factor * above;
+            }
+        }
+        block[i * SIDE..(i + 1) * SIDE].copy_from_slice(&sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(seed: u64) -> Block {
+        std::array::from_fn(|n| {
+            let value = crate::matrix::uniform(seed, n as u64);
+            if n / SIDE == n % SIDE { 10.0 + value } else { value }
+        })
+    }
+
+    fn product(left: &Block, right: &Block) -> Block {
+        std::array::from_fn(|n| (0..SIDE).map(|k| left[n / SIDE * SIDE + k] * right[k * SIDE + n % SIDE]).sum())
+    }
+
+    fn parts(factored: &Block) -> (Block, Block) {
+        let lower = std::array::from_fn(|n| match (n / SIDE).cmp(&(n % SIDE)) {
+            std::cmp::Ordering::Greater => factored[n],
+            std::cmp::Ordering::Equal => 1.0,
+            std::cmp::Ordering::Less => 0.0,
+        });
+        let upper = std::array::from_fn(|n| if n / SIDE <= n % SIDE { factored[n] } else { 0.0 });
+        (lower, upper)
+    }
+
+    fn close(one: &Block, other: &Block) -> bool {
+        one.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-9)
+    }
+
+    #[test]
+    fn each_kernel_undoes_a_product() {
+        let (diagonal, right, below) = (random(1), random(2), random(3));
+        let mut factored = diagonal;
+        factor(&mut factored);
+        let (lower, upper) = parts(&factored);
+        assert!(close(&product(&lower, &upper), &diagonal));
+        let mut divided = below;
+        divide(&mut divided, &factored);
+        assert!(close(&product(&divided, &upper), &below));
+        let mut eliminated = right;
+        eliminate(&mut eliminated, &factored);
+        assert!(close(&product(&lower, &eliminated), &right));
+        let mut updated = product(&below, &right);
+        update(&mut updated, &below, &right);
+        assert!(close(&updated, &[0.0; VALUES]));
+    }
+}

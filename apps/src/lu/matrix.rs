@@ -1,0 +1,99 @@
+//! The matrix to be factored, value by value from a seed, and the test of its factors.
+
+use oikaze_apps::Fingerprint;
+
+use crate::block::{Block, SIDE, VALUES};
+
+/// How far from one a value of the solution may be.
+pub const TOLERANCE: f64 = 1e-5;
+
+/// A value in 0..1 from a seed and an index: splitmix64's output function over a Weyl sequence (Steele, Lea & Flood,
+/// OOPSLA '14). Any node can compute any value without those before it.
+#[must_use]
+pub fn uniform(seed: u64, index: u64) -> f64 {
+    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (((z ^ (z >> 31)) >> 11) as f64) / (1u64 << 53) as f64
+}
+
+/// An n × n random matrix whose diagonal is multiplied by ten, as in SPLASH-2.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix {
+    /// Rows, and columns.
+    pub n: usize,
+    /// Where its values come from.
+    pub seed: u64,
+}
+
+impl Matrix {
+    /// One value.
+    #[must_use]
+    pub fn at(self, i: usize, j: usize) -> f64 {
+        let value = uniform(self.seed, (i * self.n + j) as u64);
+        if i == j { value * 10.0 } else { value }
+    }
+
+    /// Fills `values`, which are block (i, j).
+    pub fn fill(self, i: usize, j: usize, values: &mut [f64]) {
+        for (place, value) in values.iter_mut().enumerate().take(VALUES) {
+            *value = self.at(i * SIDE + place / SIDE, j * SIDE + place % SIDE);
+        }
+    }
+
+    /// Floating-point operations of its factorization, as SPLASH-2 and everyone counts them.
+    #[must_use]
+    pub fn flops(self) -> f64 {
+        2.0 / 3.0 * (self.n as f64).powi(3)
+    }
+
+    /// Solves the system whose right-hand side is the sums of the rows, by the factors that `block` yields, and returns how
+    /// far the solution is from all ones.
+    ///
+    /// # Errors
+    /// Passes on what `block` says.
+    pub fn error<E>(self, mut block: impl FnMut(usize, usize) -> Result<Block, E>) -> Result<f64, E> {
+        let blocks = self.n / SIDE;
+        let mut x: Vec<f64> = (0..self.n).map(|i| (0..self.n).map(|j| self.at(i, j)).sum()).collect();
+        for i in 0..blocks {
+            for j in 0..=i {
+                let lower = block(i, j)?;
+                for r in 0..SIDE {
+                    let columns = if i == j { r } else { SIDE };
+                    let known: f64 = (0..columns).map(|c| lower[r * SIDE + c] * x[j * SIDE + c]).sum();
+                    x[i * SIDE + r] -= known;
+                }
+            }
+        }
+        for i in (0..blocks).rev() {
+            for j in (i..blocks).rev() {
+                let upper = block(i, j)?;
+                for r in (0..SIDE).rev() {
+                    let from = if i == j { r + 1 } else { 0 };
+                    let known: f64 = (from..SIDE).map(|c| upper[r * SIDE + c] * x[j * SIDE + c]).sum();
+                    x[i * SIDE + r] -= known;
+                    if i == j {
+                        x[i * SIDE + r] /= upper[r * SIDE + r];
+                    }
+                }
+            }
+        }
+        Ok(x.iter()
+            .map(|x| (x - 1.0).abs())
+            .fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { worst.max(error) }))
+    }
+}
+
+/// Fingerprint of a factored matrix: block by block, row by row of blocks.
+///
+/// # Errors
+/// Passes on what `block` says.
+pub fn fingerprint<E>(blocks: usize, mut block: impl FnMut(usize, usize) -> Result<Block, E>) -> Result<u64, E> {
+    let mut print = Fingerprint::new();
+    for i in 0..blocks {
+        for j in 0..blocks {
+            print.f64s(&block(i, j)?);
+        }
+    }
+    Ok(print.value())
+}

@@ -1,0 +1,45 @@
+//! What a run tells, for people and for programs, and whether it is right.
+
+use crate::Options;
+use crate::matrix::TOLERANCE;
+use crate::serial::Outcome;
+
+/// Prints the outcome; `nodes_did` are the rows of the table of statistics, or none.
+pub fn print(options: &Options, nodes: u32, outcome: &Outcome, nodes_did: &[String]) {
+    let mflops = options.matrix().flops() / outcome.seconds / 1e6;
+    if options.json {
+        let line = serde_json::json!({
+            "program": "lu", "n": options.n, "seed": options.seed, "nodes": nodes, "serial": options.serial,
+            "seconds": outcome.seconds, "mflops": mflops, "error": outcome.error, "hash": format!("{:016x}", outcome.hash),
+        });
+        println!("{line}");
+        return;
+    }
+    println!("lu {0} × {0}, {nodes} node{1}", options.n, if nodes == 1 { "" } else { "s" });
+    println!("{mflops:.0} MFLOPS ({:.3} s), solution within {:.1e} of ones", outcome.seconds, outcome.error);
+    for row in nodes_did {
+        println!("{row}");
+    }
+}
+
+/// Is the solution all ones, and are the factors those of the serial run (if one was made beside this one)?
+///
+/// # Errors
+/// Says what differs from what.
+pub fn verify(options: &Options, outcome: &Outcome, serial: Option<&Outcome>) -> Result<(), String> {
+    if outcome.error >= TOLERANCE {
+        return Err(format!("wrong result: the solution is {:.1e} away from ones, allowed are {TOLERANCE:.0e}", outcome.error));
+    }
+    if let Some(serial) = serial
+        && serial.hash != outcome.hash
+    {
+        return Err(format!(
+            "wrong result: hash of the factors: this run has {:016x}, the serial run {:016x}; the factors are not what one processor computes",
+            outcome.hash, serial.hash
+        ));
+    }
+    if !options.json {
+        println!("verified: factors hash {:016x}", outcome.hash);
+    }
+    Ok(())
+}
