@@ -32,6 +32,44 @@ pub const ACK_RANGES_MAX: usize = 32;
 pub const REFUSALS_MAX: usize = 8;
 /// A peer from which nothing is heard for this long is dead, unless the job says otherwise.
 pub const FAILURE_TIME: Duration = Duration::from_secs(5);
+/// How long a peer that was never heard of is called.
+pub const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Between two HELLOs at first; doubles up to [`HELLO_INTERVAL_MAX`].
+pub const HELLO_INTERVAL_MIN: Duration = Duration::from_millis(5);
+/// Between two HELLOs at last.
+pub const HELLO_INTERVAL_MAX: Duration = Duration::from_millis(100);
+/// The shortest probe timeout: below it the scheduling of two busy cores would look like loss.
+pub const PROBE_MIN: Duration = Duration::from_millis(2);
+/// The longest probe timeout, however often it has doubled, so that heavy loss ends quickly.
+pub const PROBE_MAX: Duration = Duration::from_millis(100);
+/// Datagrams that must overtake another before it counts as lost (RFC 9002, section 6.1.1).
+pub const REORDERING_THRESHOLD: u64 = 3;
+/// Datagrams that are acknowledged together while all is in order.
+pub const ACK_EVERY: u32 = 16;
+/// Ranges of received datagram numbers that are remembered; older numbers count as received.
+pub const RECEIVED_RANGES_MAX: usize = 256;
+/// Ranges of one message's bytes; only the lowest missing bytes get in beyond it.
+pub const BODY_RANGES_MAX: usize = 4096;
+/// Bytes in flight to one peer, unless set.
+pub const WINDOW_MAX: u64 = 8 << 20;
+/// Credit granted to one peer, unless set.
+pub const CREDIT: u64 = 16 << 20;
+/// What a credited message costs beyond its body.
+pub const CREDIT_OVERHEAD: u64 = 128;
+/// Bytes of one peer's messages held back or being collected, unless set.
+pub const HELD_MAX: u64 = 64 << 20;
+/// The longest message that is collected rather than placed, unless set.
+pub const ASSEMBLY_MAX: u64 = 1 << 30;
+/// UDP payload at an Ethernet MTU (IPv4 over 1500 bytes).
+pub const DATAGRAM_ETHERNET: u16 = 1472;
+/// What Linux gives a socket when nothing is set, in bytes that carry data.
+pub const RECEIVE_BUFFER: u32 = 208 * 1024;
+/// Messages in fragments that take turns with each other.
+pub const BULK_ACTIVE: usize = 16;
+/// Bulk datagrams of one message in a row, before another has its turn (one GSO send holds up to 64).
+pub const BULK_RUN: u32 = 48;
+/// Bulk datagrams between two datagrams of small messages, when both wait.
+pub const BULK_TURN: u32 = 4;
 /// The longest an acknowledgement is held back.
 pub const ACK_DELAY: Duration = Duration::from_micros(500);
 /// Nodes in one job.
@@ -59,3 +97,7 @@ const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - P
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);
+const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
+const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 32 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX + 4, "ACK must fit");
+const _: () =
+    assert!(HELLO_INTERVAL_MIN.as_nanos() < HELLO_INTERVAL_MAX.as_nanos() && PROBE_MIN.as_nanos() < PROBE_MAX.as_nanos());

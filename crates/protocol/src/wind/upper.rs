@@ -59,7 +59,8 @@ impl Refusal {
 /// Where the body of a fragmented message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Straight to its place: [`Upper::place`] is called for each byte range once. Only for unordered messages.
+    /// Straight to its place: [`Upper::place`] is called for each byte range once. Only for unordered messages: an ordered one
+    /// is collected as if `Assemble` had been said, because its bytes may not be seen before its turn.
     Place,
     /// Collected by Wind and handed over whole.
     Assemble,
@@ -91,6 +92,11 @@ pub trait Upper {
     /// # Errors
     /// A refusal, which the sender is told reliably with the acknowledgement.
     fn deliver(&mut self, from: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal>;
+
+    /// The sender took an admitted message back: no more bytes of it come and it is not delivered.
+    fn withdrawn(&mut self, from: Rank, number: u64) {
+        let _ = (from, number);
+    }
 
     /// The connection has failed or the peer has restarted: messages begun and not delivered will never be.
     fn abandon(&mut self, from: Rank);

@@ -1,1 +1,27 @@
 //! Datagram and frame formats (spec/wire.md): a checked view of bytes, and the owned meaning that moves up.
+//!
+//! A datagram is `header (24) | frames | payload of at most one bulk frame | tag (≤ 16)`. [`View::parse`] checks the outer
+//! lengths; [`View::frames`] checks each frame as it is reached. Neither ever panics, whatever the bytes are; both only borrow.
+//! [`Builder`] writes the same format. The tag is the business of a [`Seal`] that the engine owns.
+
+mod acknowledge;
+mod build;
+mod cursor;
+mod frame;
+mod header;
+mod hello;
+mod seal;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use acknowledge::{Acknowledgement, RangesDescending, Refusals, RefusedMessage};
+pub use build::Builder;
+pub use frame::{Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
+pub use header::{Flags, Header};
+pub use hello::{Hello, Introduction, Misfit, Refuse, Shown};
+pub use seal::{Seal, SealKind};
+pub use view::{Frames, Malformed, View};
+
+/// Sequence numbers on the wire grow by one a datagram; this is the first.
+pub const FIRST_NUMBER: u64 = 1;

@@ -1,0 +1,49 @@
+//! What a connection counts. All only grow, except the last few, which are gauges.
+
+use core::time::Duration;
+
+/// Counters of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Statistics {
+    pub datagrams_sent: u64,
+    pub bytes_sent: u64,
+    pub datagrams_received: u64,
+    pub bytes_received: u64,
+    /// Handshake datagrams, both ways.
+    pub handshakes_sent: u64,
+    pub handshakes_received: u64,
+    pub messages_posted: u64,
+    pub messages_delivered: u64,
+    pub acknowledgements_sent: u64,
+    pub acknowledgements_received: u64,
+    pub pings_sent: u64,
+    /// Datagrams whose content was sent again because later ones were acknowledged.
+    pub lost_by_reordering: u64,
+    /// … because they were overtaken long ago.
+    pub lost_by_time: u64,
+    /// … because nothing was acknowledged for a probe timeout.
+    pub lost_by_probe: u64,
+    pub probe_timeouts: u64,
+    /// Datagrams received a second time, or too late to tell.
+    pub duplicate_datagrams: u64,
+    /// Messages (or parts) that had already arrived in another datagram.
+    pub duplicate_messages: u64,
+    /// Datagrams whose seal was right and whose content was not: the peer has a bug.
+    pub malformed: u64,
+    /// Datagrams of an earlier life of this connection or of the peer.
+    pub stale: u64,
+    /// Fragments whose message is not known (its OPEN was lost): not acknowledged, so sent again.
+    pub unknown_fragments: u64,
+    /// Datagrams not acknowledged because there was no room to hold their messages back.
+    pub over_limit: u64,
+    pub refusals_sent: u64,
+    pub refusals_received: u64,
+    pub restarts: u64,
+    /// Bytes sent and neither acknowledged nor lost.
+    pub in_flight: u64,
+    /// The congestion window.
+    pub window: u64,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub round_trip: Duration,
+}

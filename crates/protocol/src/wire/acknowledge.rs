@@ -1,0 +1,159 @@
+//! The ACK frame (WIRE-4.2): ranges of datagram numbers, delay, credit, refusals.
+//!
+//! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | 0 u16 | below u32 | (gap u32, below u32)* | (number u64, code u8)*`.
+//! The first range is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one before.
+
+use super::cursor::{Reader, Write};
+use super::frame::{PREFIX_LEN, kind, put_prefix};
+use crate::limits::{ACK_RANGES_MAX, REFUSALS_MAX};
+use crate::wind::Refusal;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+const FIXED: usize = PREFIX_LEN + 8 + 8 + 4 + 4;
+const FIRST_RANGE: usize = 4;
+const RANGE: usize = 8;
+const REFUSED: usize = 9;
+
+/// A message that the layer above refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedMessage {
+    /// Its number.
+    pub number: u64,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// An ACK frame, checked: all ranges and refusals are sound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Acknowledgement<'a> {
+    /// The largest datagram number received.
+    pub largest: u64,
+    /// All the credit ever granted, in bytes.
+    pub credit: u64,
+    /// Nanoseconds between the arrival of `largest` and this frame.
+    pub delay: u32,
+    below: u32,
+    ranges: &'a [u8],
+    refusals: &'a [u8],
+}
+
+impl<'a> Acknowledgement<'a> {
+    /// Bytes of a frame with so many ranges (at least 1) and refusals.
+    #[must_use]
+    pub const fn frame_len(ranges: usize, refusals: usize) -> usize {
+        FIXED + FIRST_RANGE + ranges.saturating_sub(1) * RANGE + refusals * REFUSED
+    }
+
+    /// Ranges, largest numbers first, disjoint and not touching.
+    #[must_use]
+    pub fn ranges(&self) -> RangesDescending<'a> {
+        RangesDescending { next: Some((self.largest, self.below)), rest: Reader(self.ranges) }
+    }
+
+    /// Messages that were refused.
+    #[must_use]
+    pub fn refusals(&self) -> Refusals<'a> {
+        Refusals(Reader(self.refusals))
+    }
+
+    pub(super) fn parse(body: &mut Reader<'a>) -> Option<Acknowledgement<'a>> {
+        let (largest, credit, delay) = (body.u64()?, body.u64()?, body.u32()?);
+        let (ranges, refusals) = (usize::from(body.u8()?), usize::from(body.u8()?));
+        body.zeros::<2>()?;
+        if ranges == 0 || ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {
+            return None;
+        }
+        let below = body.u32()?;
+        let frame = Acknowledgement {
+            largest,
+            credit,
+            delay,
+            below,
+            ranges: body.take((ranges - 1) * RANGE)?,
+            refusals: body.take(refusals * REFUSED)?,
+        };
+        // Walk once, so that those who use it need not check again.
+        (frame.ranges().count() == ranges && frame.refusals().count() == refusals).then_some(frame)
+    }
+
+    /// Write a frame. `ranges` are largest first; those after the first [`ACK_RANGES_MAX`], or that lie too far below, are left out.
+    pub(super) fn write(
+        into: &mut Vec<u8>,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        credit: u64,
+        delay: u32,
+        refusals: &[RefusedMessage],
+    ) {
+        let start = into.len();
+        put_prefix(into, kind::ACKNOWLEDGE, 0, 0);
+        let mut count: u8 = 0;
+        let mut smallest = 0;
+        for range in ranges.take(ACK_RANGES_MAX) {
+            let (low, high) = range.into_inner();
+            // A run longer than 2^32 is told in part: what is left out is acknowledged as lost would be, by being sent again.
+            let below = u32::try_from(high.saturating_sub(low)).unwrap_or(u32::MAX);
+            if count == 0 {
+                into.put_u64(high);
+                into.put_u64(credit);
+                into.put_u32(delay);
+                into.put_u32(0);
+            } else {
+                let Ok(gap) = u32::try_from(smallest - 1 - high) else { break };
+                into.put_u32(gap);
+            }
+            into.put_u32(below);
+            smallest = high - u64::from(below);
+            count += 1;
+        }
+        let told = refusals.get(..REFUSALS_MAX.min(refusals.len())).unwrap_or_default();
+        for refused in told {
+            into.put_u64(refused.number);
+            into.put_u8(refused.refusal as u8);
+        }
+        let len = u16::try_from(into.len() - start).unwrap_or(0);
+        patch(into, start + 2, &len.to_le_bytes());
+        patch(into, start + PREFIX_LEN + 20, &[count, u8::try_from(told.len()).unwrap_or(0)]);
+    }
+}
+
+fn patch(into: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = into.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+/// Walks an acknowledgement's ranges; stops early at one that makes no sense.
+#[derive(Clone, Debug)]
+pub struct RangesDescending<'a> {
+    next: Option<(u64, u32)>,
+    rest: Reader<'a>,
+}
+
+impl Iterator for RangesDescending<'_> {
+    type Item = RangeInclusive<u64>;
+
+    fn next(&mut self) -> Option<RangeInclusive<u64>> {
+        let (high, below) = self.next.take()?;
+        let low = high.checked_sub(u64::from(below))?;
+        if let (Some(gap), Some(below)) = (self.rest.u32(), self.rest.u32()) {
+            // gap ≥ 1: ranges that touch would be one range.
+            self.next = low.checked_sub(u64::from(gap) + 1).filter(|_| gap > 0).map(|high| (high, below));
+        }
+        Some(low..=high)
+    }
+}
+
+/// Walks an acknowledgement's refusals.
+#[derive(Clone, Debug)]
+pub struct Refusals<'a>(Reader<'a>);
+
+impl Iterator for Refusals<'_> {
+    type Item = RefusedMessage;
+
+    fn next(&mut self) -> Option<RefusedMessage> {
+        let number = self.0.u64()?;
+        let refusal = Refusal::from_code(self.0.u8()?)?;
+        Some(RefusedMessage { number, refusal })
+    }
+}

@@ -1,0 +1,120 @@
+//! Writing one datagram.
+
+use super::frame::{PREFIX_LEN, kind, put_prefix};
+use super::{Acknowledgement, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage, SealKind, SmallMessage, Withdrawal};
+use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+/// Appends one datagram to a buffer: header, frames, and (unless it lies in a segment) the payload. The caller keeps within
+/// [`Builder::room`]; the tag is written by the engine after the payload.
+#[derive(Debug)]
+pub struct Builder<'b> {
+    into: &'b mut Vec<u8>,
+    start: usize,
+    limit: usize,
+    header: Header,
+}
+
+impl<'b> Builder<'b> {
+    /// Begin a datagram of at most `datagram_max` bytes, tag included.
+    pub fn new(into: &'b mut Vec<u8>, connection: u64, number: u64, seal: SealKind, datagram_max: usize) -> Builder<'b> {
+        let start = into.len();
+        into.extend_from_slice(&[0; HEADER_LEN]);
+        let header = Header { connection, number, flags: Flags(0), seal, frames_len: 0, payload_len: 0 };
+        Builder { into, start, limit: datagram_max.saturating_sub(seal.tag_len()), header }
+    }
+
+    /// Bytes that may still be written.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.into.len() - self.start + usize::from(self.header.payload_len))
+    }
+
+    /// Nothing in it yet?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.into.len() - self.start == HEADER_LEN
+    }
+
+    /// Set flag bits.
+    pub fn flag(&mut self, flags: Flags) {
+        self.header.flags = self.header.flags.with(flags);
+    }
+
+    /// The bulk frame. Must be the first (WIRE-3.3); room for `len` bytes of payload is set aside.
+    pub fn fragment(&mut self, fragment: Fragment, len: u16) {
+        debug_assert!(self.is_empty() && len > 0);
+        self.flag(Flags::BULK);
+        fragment.write(self.into);
+        self.header.payload_len = len;
+    }
+
+    /// A message begins.
+    pub fn open(&mut self, open: &Open<'_>) {
+        open.write(self.into);
+    }
+
+    /// A whole message.
+    pub fn message(&mut self, message: &SmallMessage<'_>) {
+        message.write(self.into);
+    }
+
+    /// A message is taken back.
+    pub fn withdraw(&mut self, withdrawal: Withdrawal) {
+        withdrawal.write(self.into);
+    }
+
+    /// What has arrived: at least one range, largest first.
+    pub fn acknowledge(
+        &mut self,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        credit: u64,
+        delay: u32,
+        refusals: &[RefusedMessage],
+    ) {
+        Acknowledgement::write(self.into, ranges, credit, delay, refusals);
+    }
+
+    /// Ask for an acknowledgement.
+    pub fn ping(&mut self) {
+        put_prefix(self.into, kind::PING, 0, PREFIX_LEN);
+    }
+
+    /// Goodbye.
+    pub fn close(&mut self) {
+        put_prefix(self.into, kind::CLOSE, 0, PREFIX_LEN);
+    }
+
+    /// Handshake.
+    pub fn hello(&mut self, hello: &Hello) {
+        hello.write(self.into);
+    }
+
+    /// Handshake refused.
+    pub fn refuse(&mut self, refuse: &Refuse) {
+        refuse.write(self.into);
+    }
+
+    /// Write the header. `inline` is the payload if it is to be copied behind the frames; its length must be the one set aside.
+    /// Bytes of the datagram, tag included.
+    pub fn finish(mut self, inline: Option<&[u8]>) -> usize {
+        let frames = self.into.len() - self.start - HEADER_LEN;
+        self.header.frames_len = u16::try_from(frames).unwrap_or(u16::MAX);
+        if let Some(place) = self.into.get_mut(self.start..) {
+            self.header.write(place);
+        }
+        if let Some(payload) = inline {
+            debug_assert_eq!(payload.len(), usize::from(self.header.payload_len));
+            self.into.extend_from_slice(payload);
+        }
+        HEADER_LEN + frames + usize::from(self.header.payload_len) + self.header.seal.tag_len()
+    }
+
+    /// Take everything back: nothing was appended.
+    pub fn discard(self) {
+        self.into.truncate(self.start);
+    }
+}
+
+const _: () = assert!(BULK_FRAME_LEN == PREFIX_LEN + 4 + 8);

@@ -1,0 +1,249 @@
+//! The frames (WIRE-3, WIRE-4). Each begins `kind u8 | flags u8 | len u16`, where `len` counts the whole frame.
+
+use super::cursor::{Reader, Write};
+use super::{Acknowledgement, Hello, Refuse};
+use crate::limits::{BULK_FRAME_LEN, HEAD_MAX};
+use crate::wind::Class;
+use alloc::vec::Vec;
+
+pub(super) const PREFIX_LEN: usize = 4;
+const MESSAGE_FIXED: usize = 16;
+const OPEN_FIXED: usize = 24;
+const CREDITED: u8 = 4;
+
+/// Kinds on the wire (WIRE-3.2).
+pub(super) mod kind {
+    pub const PING: u8 = 1;
+    pub const ACKNOWLEDGE: u8 = 2;
+    pub const MESSAGE: u8 = 3;
+    pub const OPEN: u8 = 4;
+    pub const FRAGMENT: u8 = 5;
+    pub const WITHDRAW: u8 = 6;
+    pub const CLOSE: u8 = 7;
+    pub const HELLO: u8 = 8;
+    pub const REFUSE: u8 = 9;
+}
+
+/// A whole message in one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallMessage<'a> {
+    /// Its number in the connection's one message space.
+    pub number: u64,
+    /// How it is ordered.
+    pub class: Class,
+    /// It takes of the receiver's credit.
+    pub credited: bool,
+    /// The upper layer's words.
+    pub head: &'a [u8],
+    /// The rest.
+    pub body: &'a [u8],
+}
+
+/// The beginning of a message whose body travels in fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open<'a> {
+    /// Its number.
+    pub number: u64,
+    /// How it is ordered.
+    pub class: Class,
+    /// It takes of the receiver's credit.
+    pub credited: bool,
+    /// The upper layer's words.
+    pub head: &'a [u8],
+    /// Bytes of the whole body.
+    pub len: u64,
+}
+
+/// Bytes of a message's body; they are the datagram's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Low half of the message's number.
+    pub message_low: u32,
+    /// Where in the body they go.
+    pub offset: u64,
+}
+
+/// A message that its sender has taken back: its number is done, nothing is delivered for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Withdrawal {
+    /// Its number.
+    pub number: u64,
+    /// The sender has charged it against the receiver's credit, which is to be given back.
+    pub charged: bool,
+    /// Bytes of its body.
+    pub len: u64,
+}
+
+/// One frame, checked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Frame<'a> {
+    /// Asks for an acknowledgement and says nothing.
+    Ping,
+    /// What has arrived.
+    Acknowledge(Acknowledgement<'a>),
+    /// A whole message.
+    Message(SmallMessage<'a>),
+    /// A message begins.
+    Open(Open<'a>),
+    /// Part of a message's body.
+    Fragment(Fragment),
+    /// A message was taken back.
+    Withdraw(Withdrawal),
+    /// The peer says goodbye.
+    Close,
+    /// Handshake: who I am, and whom I see.
+    Hello(Hello),
+    /// Handshake: you do not fit.
+    Refuse(Refuse),
+}
+
+/// Bytes of a MESSAGE frame; `None` if no frame can be that long.
+#[must_use]
+pub fn message_frame_len(head: usize, body: u64) -> Option<usize> {
+    let len = usize::try_from(body).ok()?.checked_add(MESSAGE_FIXED + head)?;
+    (len <= usize::from(u16::MAX)).then_some(len)
+}
+
+/// Bytes of an OPEN frame.
+#[must_use]
+pub const fn open_frame_len(head: usize) -> usize {
+    OPEN_FIXED + head
+}
+
+impl<'a> Frame<'a> {
+    /// Does this frame belong into handshake datagrams?
+    #[must_use]
+    pub fn is_handshake(&self) -> bool {
+        matches!(self, Frame::Hello(_) | Frame::Refuse(_))
+    }
+
+    /// Must a datagram with this frame be acknowledged? (WIND-3.1)
+    #[must_use]
+    pub fn elicits(&self) -> bool {
+        !matches!(self, Frame::Acknowledge(_) | Frame::Close | Frame::Hello(_) | Frame::Refuse(_))
+    }
+
+    pub(super) fn parse(rest: &mut Reader<'a>) -> Option<Frame<'a>> {
+        let mut prefix = *rest;
+        let (kind, flags, len) = (prefix.u8()?, prefix.u8()?, usize::from(prefix.u16()?));
+        let mut body = Reader(rest.take(len)?);
+        body.take(PREFIX_LEN)?;
+        let frame = Frame::parse_body(kind, flags, &mut body)?;
+        // HELLO may grow at its end in later versions (WIRE-4.8); all others are exactly as long as they say.
+        (body.0.is_empty() || kind == kind::HELLO).then_some(frame)
+    }
+
+    fn parse_body(kind: u8, flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
+        match kind {
+            kind::MESSAGE => return Frame::parse_message(flags, body),
+            kind::OPEN => return Frame::parse_open(flags, body),
+            kind::WITHDRAW => {
+                if flags & !CREDITED != 0 {
+                    return None;
+                }
+                let charged = flags & CREDITED != 0;
+                return Some(Frame::Withdraw(Withdrawal { charged, number: body.u64()?, len: body.u64()? }));
+            }
+            kind::HELLO => return Hello::parse(flags, body).map(Frame::Hello),
+            _ => {}
+        }
+        if flags != 0 {
+            return None;
+        }
+        match kind {
+            kind::PING => Some(Frame::Ping),
+            kind::CLOSE => Some(Frame::Close),
+            kind::ACKNOWLEDGE => Acknowledgement::parse(body).map(Frame::Acknowledge),
+            kind::FRAGMENT => Some(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? })),
+            kind::REFUSE => Refuse::parse(body).map(Frame::Refuse),
+            _ => None,
+        }
+    }
+
+    fn parse_message(flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
+        let (class, credited) = class_of(flags)?;
+        let number = body.u64()?;
+        let head = parse_head(body)?;
+        let rest = body.take(body.0.len())?;
+        Some(Frame::Message(SmallMessage { number, class, credited, head, body: rest }))
+    }
+
+    fn parse_open(flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
+        let (class, credited) = class_of(flags)?;
+        let (number, len) = (body.u64()?, body.u64()?);
+        let head = parse_head(body)?;
+        Some(Frame::Open(Open { number, class, credited, head, len }))
+    }
+}
+
+/// `head_len u8 | 0 u8[3] | head`.
+fn parse_head<'a>(body: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let len = usize::from(body.u8()?);
+    body.zeros::<3>()?;
+    if len > HEAD_MAX { None } else { body.take(len) }
+}
+
+/// Bits 0 and 1: class; bit 2: credited; no others.
+fn class_of(flags: u8) -> Option<(Class, bool)> {
+    let class = match flags & !CREDITED {
+        0 => Class::Ordered,
+        1 => Class::Unordered,
+        2 => Class::Sync,
+        _ => return None,
+    };
+    Some((class, flags & CREDITED != 0))
+}
+
+fn flags_of(class: Class, credited: bool) -> u8 {
+    class as u8 | if credited { CREDITED } else { 0 }
+}
+
+pub(super) fn put_prefix(into: &mut Vec<u8>, kind: u8, flags: u8, len: usize) {
+    into.put_u8(kind);
+    into.put_u8(flags);
+    into.put_u16(u16::try_from(len).unwrap_or(0));
+}
+
+fn put_head(into: &mut Vec<u8>, head: &[u8]) {
+    into.put_u8(u8::try_from(head.len()).unwrap_or(0));
+    into.put(&[0; 3]);
+    into.put(head);
+}
+
+impl SmallMessage<'_> {
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        let len = message_frame_len(self.head.len(), self.body.len() as u64).unwrap_or(0);
+        put_prefix(into, kind::MESSAGE, flags_of(self.class, self.credited), len);
+        into.put_u64(self.number);
+        put_head(into, self.head);
+        into.put(self.body);
+    }
+}
+
+impl Open<'_> {
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        put_prefix(into, kind::OPEN, flags_of(self.class, self.credited), open_frame_len(self.head.len()));
+        into.put_u64(self.number);
+        into.put_u64(self.len);
+        put_head(into, self.head);
+    }
+}
+
+impl Fragment {
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        put_prefix(into, kind::FRAGMENT, 0, BULK_FRAME_LEN);
+        into.put_u32(self.message_low);
+        into.put_u64(self.offset);
+    }
+}
+
+impl Withdrawal {
+    /// Bytes of the frame.
+    pub const FRAME_LEN: usize = 20;
+
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        put_prefix(into, kind::WITHDRAW, if self.charged { CREDITED } else { 0 }, Withdrawal::FRAME_LEN);
+        into.put_u64(self.number);
+        into.put_u64(self.len);
+    }
+}

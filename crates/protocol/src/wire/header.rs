@@ -1,0 +1,85 @@
+//! The fixed header (WIRE-2).
+
+use super::SealKind;
+use super::cursor::Reader;
+use crate::limits::HEADER_LEN;
+
+/// Flag bits of a datagram (WIRE-2.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The sender asks for an acknowledgement at once.
+    pub const ACK_NOW: Flags = Flags(1);
+    /// The first frame is a fragment; its bytes are the datagram's payload.
+    pub const BULK: Flags = Flags(2);
+    /// Bits that have a meaning.
+    const KNOWN: u8 = 3;
+
+    /// Are all bits of `other` set?
+    #[must_use]
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With the bits of `other` too.
+    #[must_use]
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// `connection u64 | number u64 | flags u8 | seal u8 | frames_len u16 | payload_len u16 | reserved u16`, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The id that the *receiver* chose; 0 in handshake datagrams.
+    pub connection: u64,
+    /// This datagram's number, never reused within a connection.
+    pub number: u64,
+    /// Flag bits.
+    pub flags: Flags,
+    /// What the datagram ends with.
+    pub seal: SealKind,
+    /// Bytes of all frames.
+    pub frames_len: u16,
+    /// Bytes after the frames and before the tag.
+    pub payload_len: u16,
+}
+
+impl Header {
+    /// Read and check; `None` if a field has no meaning (WIRE-2.6).
+    pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
+        let mut reader = Reader(bytes);
+        let header = Header {
+            connection: reader.u64()?,
+            number: reader.u64()?,
+            flags: Flags(reader.u8()?),
+            seal: SealKind::from_code(reader.u8()?)?,
+            frames_len: reader.u16()?,
+            payload_len: reader.u16()?,
+        };
+        reader.zeros::<2>()?;
+        let bulk = header.flags.has(Flags::BULK);
+        let sound = header.flags.0 & !Flags::KNOWN == 0 && (bulk == (header.payload_len > 0));
+        // WIRE-5.4: the job's MAC seals handshake datagrams and nothing else.
+        let handshake = (header.connection == 0) == (header.seal == SealKind::Handshake);
+        (sound && handshake).then_some(header)
+    }
+
+    /// Write over the first [`HEADER_LEN`] bytes of `place`.
+    pub(super) fn write(&self, place: &mut [u8]) {
+        let Some(place) = place.first_chunk_mut::<HEADER_LEN>() else { return };
+        let words = [self.connection, self.number, self.last_word()];
+        for (chunk, word) in place.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *chunk = word.to_le_bytes();
+        }
+    }
+
+    /// Flags, seal and lengths, as the third little-endian word.
+    fn last_word(&self) -> u64 {
+        u64::from(self.flags.0)
+            | u64::from(self.seal as u8) << 8
+            | u64::from(self.frames_len) << 16
+            | u64::from(self.payload_len) << 32
+    }
+}

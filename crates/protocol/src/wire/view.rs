@@ -1,0 +1,135 @@
+//! A checked view of one datagram's bytes.
+
+use super::cursor::Reader;
+use super::{Flags, Frame, Header};
+use crate::limits::HEADER_LEN;
+
+/// Why bytes are not a datagram of ours. Counted and dropped, never answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Shorter than what its header says, or than a header.
+    #[error("datagram is truncated")]
+    Truncated,
+    /// Longer than what its header says.
+    #[error("datagram has bytes beyond its end")]
+    Trailing,
+    /// A header field has no meaning.
+    #[error("datagram header makes no sense")]
+    Header,
+    /// A frame is cut short, has no meaning, or stands where it may not.
+    #[error("frame makes no sense")]
+    Frame,
+}
+
+/// One datagram whose outer lengths fit together. Whether the tag is right is for a [`Seal`](super::Seal) to say.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    header: Header,
+    covered: &'a [u8],
+    frames: &'a [u8],
+    payload: &'a [u8],
+    tag: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// Check header and lengths (WIRE-2.6).
+    ///
+    /// # Errors
+    /// What does not fit; nothing else was looked at.
+    pub fn parse(datagram: &'a [u8]) -> Result<View<'a>, Malformed> {
+        if datagram.len() < HEADER_LEN {
+            return Err(Malformed::Truncated);
+        }
+        let header = Header::parse(datagram).ok_or(Malformed::Header)?;
+        let cut = || Malformed::Truncated;
+        let (covered, rest) = datagram.split_at_checked(HEADER_LEN + usize::from(header.frames_len)).ok_or_else(cut)?;
+        let (payload, tag) = rest.split_at_checked(usize::from(header.payload_len)).ok_or_else(cut)?;
+        let (_, frames) = covered.split_at_checked(HEADER_LEN).ok_or_else(cut)?;
+        match tag.len().cmp(&header.seal.tag_len()) {
+            core::cmp::Ordering::Less => Err(Malformed::Truncated),
+            core::cmp::Ordering::Greater => Err(Malformed::Trailing),
+            core::cmp::Ordering::Equal => Ok(View { header, covered, frames, payload, tag }),
+        }
+    }
+
+    /// The fixed header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Is this part of a handshake (connection 0)? Then [`View::sender`] names the peer.
+    #[must_use]
+    pub fn is_handshake(&self) -> bool {
+        self.header.connection == 0
+    }
+
+    /// Who says it sent this handshake datagram: the engine finds the connection by it (verify the MAC first).
+    #[must_use]
+    pub fn sender(&self) -> Option<crate::Rank> {
+        match self.frames().next()?.ok()? {
+            Frame::Hello(hello) => Some(hello.mine.rank),
+            Frame::Refuse(refuse) => Some(refuse.rank),
+            _ => None,
+        }
+    }
+
+    /// The frames, each checked when reached.
+    #[must_use]
+    pub fn frames(&self) -> Frames<'a> {
+        Frames { rest: Reader(self.frames), first: true, header: self.header }
+    }
+
+    /// Bytes of the bulk frame.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// What the engine's seal must have written.
+    #[must_use]
+    pub fn tag(&self) -> &'a [u8] {
+        self.tag
+    }
+
+    /// Header and frames: what every kind of seal covers.
+    #[must_use]
+    pub fn covered(&self) -> &'a [u8] {
+        self.covered
+    }
+}
+
+/// Walks the frames. After an error it is at its end.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    rest: Reader<'a>,
+    first: bool,
+    header: Header,
+}
+
+impl<'a> Frames<'a> {
+    /// WIRE-3.3: a fragment stands first, exactly in bulk datagrams; WIRE-3.4: handshake frames only in handshake datagrams.
+    fn may_stand_here(&self, frame: &Frame<'a>, first: bool) -> bool {
+        let fragment = matches!(frame, Frame::Fragment(_));
+        let wants_fragment = first && self.header.flags.has(Flags::BULK);
+        fragment == wants_fragment && frame.is_handshake() == (self.header.connection == 0)
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.0.is_empty() {
+            return None;
+        }
+        let first = core::mem::replace(&mut self.first, false);
+        match Frame::parse(&mut self.rest) {
+            Some(frame) if self.may_stand_here(&frame, first) => Some(Ok(frame)),
+            _ => {
+                self.rest = Reader(&[]);
+                Some(Err(Malformed::Frame))
+            }
+        }
+    }
+}
