@@ -5,10 +5,11 @@
 //! ([`addresses`]). The store ([`store`]) lives in the launcher and is reached over TCP; [`launch`] is the launcher.
 
 pub mod addresses;
-mod bootstrap;
+pub(crate) mod bootstrap;
 pub mod environment;
 mod error;
 mod secret;
+pub mod store;
 
 pub use bootstrap::{Alone, Bootstrap, KEY_MAX, VALUE_MAX};
 pub use environment::{Ports, Settings};
@@ -31,6 +32,6 @@ pub fn find_in(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn Bootst
     let settings = environment::read_settings(lookup)?;
     match environment::read_place(lookup)? {
         None => Ok(Box::new(Alone::new(settings)?)),
-        Some(place) => Err(JobError::StoreUnreachable { tried: place.store }),
+        Some(place) => Ok(Box::new(store::Client::connect(place, settings)?)),
     }
 }

@@ -1,0 +1,18 @@
+//! The job's store: a small table of published values and fences, embedded in the launcher, reached over TCP.
+//!
+//! - [`protocol`]: frames and what they mean; bounded, checked, sealed by a key that both ends derive from the job's secret.
+//! - `seal`: frames cut from a stream, sealed by the session's key.
+//! - [`table`]: what the store decides, without I/O or clock.
+//! - [`server`]: one thread that polls all connections. [`client`]: a node's end.
+
+pub mod client;
+pub mod protocol;
+mod seal;
+pub mod server;
+pub mod table;
+
+pub use client::Client;
+pub use server::Server;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! Frames of the store's protocol: `length u32 | body | tag`, little-endian; the tag only after the handshake.
+//!
+//! Handshake: the store greets with its version and a nonce; the node answers with its version, place and nonce and proves the
+//! secret over all of it; the store proves it too. Labels differ by direction, so no proof can be reflected. From then on each
+//! frame carries 16 bytes of HMAC-SHA256 under a session key over direction, number and body: nobody on the path can put words
+//! in, leave some out or repeat them. Values are not encrypted; the secret itself never travels here.
+
+use crate::job::{KEY_MAX, Secret, VALUE_MAX};
+
+/// Both ends must say the same.
+pub const VERSION: u16 = 1;
+/// Bytes of the length in front of a frame.
+pub const LENGTH_LEN: usize = 4;
+/// Bytes of a frame's tag.
+pub const TAG_LEN: usize = 16;
+/// The longest text of a refusal or an abort.
+pub const TEXT_MAX: usize = 1024;
+/// The longest frame after the handshake.
+pub const FRAME_MAX: usize = VALUE_MAX + KEY_MAX + 64 + TAG_LEN;
+/// The longest frame before it.
+pub const HANDSHAKE_MAX: usize = 256 + TEXT_MAX;
+/// Bytes of a nonce.
+pub const NONCE_LEN: usize = 32;
+
+const MAGIC: &[u8; 8] = b"OIKAZEST";
+
+/// Bytes that are no frame of this protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a frame of the store's protocol: {0}")]
+pub struct Malformed(pub &'static str);
+
+/// Takes typed pieces off the front of a slice.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (front, rest) = self.0.split_at_checked(len).ok_or(Malformed("too short"))?;
+        self.0 = rest;
+        Ok(front)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (front, rest) = self.0.split_first_chunk().ok_or(Malformed("too short"))?;
+        self.0 = rest;
+        Ok(*front)
+    }
+    fn key(&mut self) -> Result<String, Malformed> {
+        let [len] = self.array()?;
+        if usize::from(len) > KEY_MAX {
+            return Err(Malformed("key too long"));
+        }
+        let key = self.take(usize::from(len))?;
+        Ok(std::str::from_utf8(key).map_err(|_| Malformed("key is not UTF-8"))?.to_owned())
+    }
+    fn rest(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
+        if self.0.len() > max {
+            return Err(Malformed("too long"));
+        }
+        self.take(self.0.len())
+    }
+    fn text(&mut self) -> Result<String, Malformed> {
+        Ok(String::from_utf8_lossy(self.rest(TEXT_MAX)?).into_owned())
+    }
+    fn end(self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed("bytes after the end")) }
+    }
+}
+
+/// At most [`TEXT_MAX`] bytes of a text, cut between characters.
+#[must_use]
+pub fn clip(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_MAX)]
+}
+
+/// The store's first words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The store's version.
+    pub version: u16,
+    /// Drawn for this connection.
+    pub nonce: [u8; NONCE_LEN],
+}
+
+impl Greeting {
+    /// As a body.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        [&MAGIC[..], &self.version.to_le_bytes(), &self.nonce].concat()
+    }
+
+    /// From a body. Later versions may append, so only the front is looked at if the version is not ours.
+    ///
+    /// # Errors
+    /// Not a greeting.
+    pub fn decode(body: &[u8]) -> Result<Greeting, Malformed> {
+        let mut cursor = Cursor(body);
+        if cursor.array()? != *MAGIC {
+            return Err(Malformed("no greeting of a store"));
+        }
+        let version = u16::from_le_bytes(cursor.array()?);
+        if version != VERSION {
+            return Ok(Greeting { version, nonce: [0; NONCE_LEN] });
+        }
+        let nonce = cursor.array()?;
+        cursor.end()?;
+        Ok(Greeting { version, nonce })
+    }
+}
+
+/// A node's answer to the greeting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The node's version.
+    pub version: u16,
+    /// Who it says it is.
+    pub rank: u32,
+    /// How many nodes it thinks there are.
+    pub size: u32,
+    /// Which start of that rank.
+    pub incarnation: u64,
+    /// Drawn for this connection.
+    pub nonce: [u8; NONCE_LEN],
+    /// Proves the secret over all of the above and the greeting.
+    pub mac: [u8; 32],
+}
+
+impl Proof {
+    /// Fill in `mac`.
+    #[must_use]
+    pub fn signed(mut self, secret: &Secret, greeting: &Greeting) -> Proof {
+        self.mac = secret.mac(&[b"oikaze store: node's proof", &greeting.encode(), &self.claims()]);
+        self
+    }
+
+    /// Does the node know the secret?
+    #[must_use]
+    pub fn verify(&self, secret: &Secret, greeting: &Greeting) -> bool {
+        secret.verify(&[b"oikaze store: node's proof", &greeting.encode(), &self.claims()], &self.mac)
+    }
+
+    /// The store's proof in return.
+    #[must_use]
+    pub fn answer(&self, secret: &Secret, greeting: &Greeting) -> [u8; 32] {
+        secret.mac(&[b"oikaze store: store's proof", &greeting.encode(), &self.claims()])
+    }
+
+    /// The key of the connection that follows.
+    #[must_use]
+    pub fn session(&self, secret: &Secret, greeting: &Greeting) -> Secret {
+        secret.derive(&[b"oikaze store: session", &greeting.encode(), &self.claims()])
+    }
+
+    fn claims(&self) -> Vec<u8> {
+        let mut body = MAGIC.to_vec();
+        body.extend(self.version.to_le_bytes());
+        body.extend(self.rank.to_le_bytes());
+        body.extend(self.size.to_le_bytes());
+        body.extend(self.incarnation.to_le_bytes());
+        body.extend(self.nonce);
+        body
+    }
+
+    /// As a body.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = self.claims();
+        body.extend(self.mac);
+        body
+    }
+
+    /// From a body.
+    ///
+    /// # Errors
+    /// Not a proof; `Ok(Err(version))` if it is one of another version.
+    pub fn decode(body: &[u8]) -> Result<Result<Proof, u16>, Malformed> {
+        let mut cursor = Cursor(body);
+        if cursor.array()? != *MAGIC {
+            return Err(Malformed("no proof of a node"));
+        }
+        let version = u16::from_le_bytes(cursor.array()?);
+        if version != VERSION {
+            return Ok(Err(version));
+        }
+        let rank = u32::from_le_bytes(cursor.array()?);
+        let size = u32::from_le_bytes(cursor.array()?);
+        let incarnation = u64::from_le_bytes(cursor.array()?);
+        let (nonce, mac) = (cursor.array()?, cursor.array()?);
+        cursor.end()?;
+        Ok(Ok(Proof { version, rank, size, incarnation, nonce, mac }))
+    }
+}
+
+/// How the handshake ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Come in; the store's proof.
+    Welcome([u8; 32]),
+    /// Stay out, and why.
+    Refused(String),
+}
+
+impl Verdict {
+    /// As a body.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Verdict::Welcome(mac) => [&[0][..], mac].concat(),
+            Verdict::Refused(why) => [&[1][..], clip(why).as_bytes()].concat(),
+        }
+    }
+
+    /// From a body.
+    ///
+    /// # Errors
+    /// Not a verdict.
+    pub fn decode(body: &[u8]) -> Result<Verdict, Malformed> {
+        let mut cursor = Cursor(body);
+        match cursor.array()? {
+            [0] => {
+                let mac = cursor.array()?;
+                cursor.end()?;
+                Ok(Verdict::Welcome(mac))
+            }
+            [1] => Ok(Verdict::Refused(cursor.text()?)),
+            _ => Err(Malformed("unknown verdict")),
+        }
+    }
+}
+
+/// What a node asks. Time limits are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Publish.
+    Put(String, Vec<u8>),
+    /// Wait for a value.
+    Get(String, u64),
+    /// Wait for all nodes.
+    Fence(String, u64),
+    /// End the job.
+    Abort(String),
+}
+
+impl Request {
+    /// As a body; `id` comes back with the reply.
+    #[must_use]
+    pub fn encode(&self, id: u32) -> Vec<u8> {
+        let mut body = id.to_le_bytes().to_vec();
+        // Callers check keys against KEY_MAX, which fits one byte.
+        let put_key = |body: &mut Vec<u8>, key: &str| {
+            let key = &key[..key.floor_char_boundary(KEY_MAX)];
+            body.push(key.len() as u8);
+            body.extend(key.as_bytes());
+        };
+        match self {
+            Request::Put(key, value) => {
+                body.push(1);
+                put_key(&mut body, key);
+                body.extend(value);
+            }
+            Request::Get(key, limit) | Request::Fence(key, limit) => {
+                body.push(if matches!(self, Request::Get(..)) { 2 } else { 3 });
+                put_key(&mut body, key);
+                body.extend(limit.to_le_bytes());
+            }
+            Request::Abort(why) => {
+                body.push(4);
+                body.extend(clip(why).as_bytes());
+            }
+        }
+        body
+    }
+
+    /// From a body.
+    ///
+    /// # Errors
+    /// Not a request.
+    pub fn decode(body: &[u8]) -> Result<(u32, Request), Malformed> {
+        let mut cursor = Cursor(body);
+        let id = u32::from_le_bytes(cursor.array()?);
+        let [operation] = cursor.array()?;
+        let request = match operation {
+            1 => Request::Put(cursor.key()?, cursor.rest(VALUE_MAX)?.to_vec()),
+            2 => Request::Get(cursor.key()?, u64::from_le_bytes(cursor.array()?)),
+            3 => Request::Fence(cursor.key()?, u64::from_le_bytes(cursor.array()?)),
+            4 => Request::Abort(cursor.text()?),
+            _ => return Err(Malformed("unknown operation")),
+        };
+        cursor.end()?;
+        Ok((id, request))
+    }
+}
+
+/// The request number of words that nobody asked for.
+pub const UNASKED: u32 = 0;
+
+/// What the store answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done; a get's value.
+    Done(Vec<u8>),
+    /// Not allowed, and why.
+    Refused(String),
+    /// The time limit passed; who or what was missing.
+    TimedOut(String),
+    /// The job was ended, and why. Also sent unasked.
+    Aborted(String),
+}
+
+impl Reply {
+    /// As a body.
+    #[must_use]
+    pub fn encode(&self, id: u32) -> Vec<u8> {
+        let (code, rest) = match self {
+            Reply::Done(value) => (0, &value[..]),
+            Reply::Refused(why) => (1, clip(why).as_bytes()),
+            Reply::TimedOut(missing) => (2, clip(missing).as_bytes()),
+            Reply::Aborted(why) => (3, clip(why).as_bytes()),
+        };
+        [&id.to_le_bytes()[..], &[code], rest].concat()
+    }
+
+    /// From a body.
+    ///
+    /// # Errors
+    /// Not a reply.
+    pub fn decode(body: &[u8]) -> Result<(u32, Reply), Malformed> {
+        let mut cursor = Cursor(body);
+        let id = u32::from_le_bytes(cursor.array()?);
+        let [code] = cursor.array()?;
+        let reply = match code {
+            0 => Reply::Done(cursor.rest(VALUE_MAX)?.to_vec()),
+            1 => Reply::Refused(cursor.text()?),
+            2 => Reply::TimedOut(cursor.text()?),
+            3 => Reply::Aborted(cursor.text()?),
+            _ => return Err(Malformed("unknown reply")),
+        };
+        Ok((id, reply))
+    }
+}

@@ -1,0 +1,315 @@
+//! The store's server: one thread in the launcher polls all connections.
+
+use super::protocol::{Greeting, HANDSHAKE_MAX, NONCE_LEN, Proof, Reply, Request, VERSION, Verdict};
+use super::seal::{self, From, Seal};
+use super::table::Table;
+use crate::job::{JobError, Secret};
+use oikaze_protocol::Rank;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Strangers have this long to prove the secret.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// Strangers at the door at once, beyond the job's own nodes.
+const STRANGERS_MAX: usize = 64;
+/// Unread answers after which a node is no longer served.
+const UNREAD_MAX: usize = 16 << 20;
+/// Bytes taken from one connection in one turn, so that none starves the others.
+const READ_CHUNK: usize = 64 << 10;
+
+enum Command {
+    Abort(String),
+    Ended(Rank, String),
+}
+
+/// The running store; it stops when this is dropped.
+pub struct Server {
+    commands: Sender<Command>,
+    /// A byte wakes the thread; closing it ends the thread.
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+    port: u16,
+}
+
+impl Server {
+    /// Serve a job of `size` nodes on `listener`.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a socket pair.
+    pub fn start(listener: TcpListener, size: u32, secret: Secret) -> Result<Server, JobError> {
+        let doing = "start the job's store";
+        listener.set_nonblocking(true).map_err(JobError::system(doing))?;
+        let port = listener.local_addr().map_err(JobError::system(doing))?.port();
+        let (wake, woken) = UnixStream::pair().map_err(JobError::system(doing))?;
+        woken.set_nonblocking(true).map_err(JobError::system(doing))?;
+        let (commands, receiver) = channel();
+        let doors = Doors { listener, woken, commands: receiver, secret, start: Instant::now(), connections: Vec::new() };
+        let serve = move || doors.serve(Table::new(size));
+        let thread = std::thread::Builder::new().name("oikaze store".into()).spawn(serve).map_err(JobError::system(doing))?;
+        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port })
+    }
+
+    /// The TCP port it listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// End the job for everyone who asks from now on or waits now.
+    pub fn abort(&self, why: &str) {
+        self.tell(Command::Abort(why.to_owned()));
+    }
+
+    /// The process of a node has ended in good order (`how`: "has ended with status 0").
+    pub fn ended(&self, rank: Rank, how: &str) {
+        self.tell(Command::Ended(rank, how.to_owned()));
+    }
+
+    fn tell(&self, command: Command) {
+        // A thread that is gone has nobody left to tell.
+        let _ = self.commands.send(command);
+        let _ = self.wake.as_ref().map(|mut wake| wake.write(&[1]));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+enum Phase {
+    /// Has been greeted, must prove the secret until then.
+    Stranger(Greeting, Duration),
+    /// A node: what it writes, what we write.
+    Node(Rank, Box<(Seal, Seal)>),
+    /// Has been refused: is told why, then closed, at the latest then.
+    Leaving(Duration),
+}
+
+struct Connection {
+    stream: TcpStream,
+    phase: Phase,
+    read: Vec<u8>,
+    unsent: Vec<u8>,
+    closed: bool,
+}
+
+struct Doors {
+    listener: TcpListener,
+    woken: UnixStream,
+    commands: Receiver<Command>,
+    secret: Secret,
+    start: Instant,
+    connections: Vec<Connection>,
+}
+
+impl Doors {
+    fn serve(mut self, mut table: Table) {
+        while self.wait(&table) {
+            while let Ok(command) = self.commands.try_recv() {
+                match command {
+                    Command::Abort(why) => table.abort(&why),
+                    Command::Ended(rank, how) => table.ended(rank, &how),
+                }
+            }
+            let now = self.start.elapsed();
+            self.accept(now);
+            for connection in &mut self.connections {
+                connection.ingress(now, &self.secret, &mut table);
+            }
+            table.timeout(now);
+            self.answer(&mut table);
+            for connection in &mut self.connections {
+                connection.flush(now);
+                if connection.closed
+                    && let Phase::Node(rank, _) = connection.phase
+                {
+                    table.disconnect(rank);
+                }
+            }
+            self.connections.retain(|connection| !connection.closed);
+        }
+    }
+
+    /// Wait until there is something to do; `false` when the server is dropped.
+    fn wait(&self, table: &Table) -> bool {
+        let deadlines = self.connections.iter().filter_map(|connection| match connection.phase {
+            Phase::Stranger(_, deadline) | Phase::Leaving(deadline) => Some(deadline),
+            Phase::Node(..) => None,
+        });
+        let deadline = deadlines.chain(table.next_timeout()).min();
+        // Rounded up, so that a deadline has passed when the wait ends.
+        let left = deadline.map(|deadline| deadline.saturating_sub(self.start.elapsed()) + Duration::from_millis(1));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+        fds.extend(self.connections.iter().map(|connection| {
+            let write = if connection.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            PollFd::new(&connection.stream, PollFlags::IN | write)
+        }));
+        // An interrupted or failed poll is a turn without news.
+        let _ = poll(&mut fds, left.as_ref());
+        drop(fds);
+        let mut woken = &self.woken;
+        let mut bytes = [0; 64];
+        loop {
+            match woken.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(why) => return matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Duration) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let strangers = self.connections.iter().filter(|c| !matches!(c.phase, Phase::Node(..))).count();
+            let mut nonce = [0; NONCE_LEN];
+            let ready = stream.set_nonblocking(true).is_ok() && stream.set_nodelay(true).is_ok();
+            if strangers >= STRANGERS_MAX || !ready || getrandom::fill(&mut nonce).is_err() {
+                continue;
+            }
+            let greeting = Greeting { version: VERSION, nonce };
+            let unsent = seal::plain(&greeting.encode());
+            let phase = Phase::Stranger(greeting, now + HANDSHAKE_TIME);
+            self.connections.push(Connection { stream, phase, read: Vec::new(), unsent, closed: false });
+        }
+    }
+
+    /// Hand the table's answers to their connections.
+    fn answer(&mut self, table: &mut Table) {
+        let mut at: HashMap<Rank, usize> = HashMap::new();
+        for (index, connection) in self.connections.iter().enumerate() {
+            if let Phase::Node(rank, _) = connection.phase {
+                at.insert(rank, index);
+            }
+        }
+        while let Some((rank, id, reply)) = table.poll_reply() {
+            if let Some(connection) = at.get(&rank).and_then(|&index| self.connections.get_mut(index)) {
+                connection.push(id, &reply);
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn push(&mut self, id: u32, reply: &Reply) {
+        let Phase::Node(_, seals) = &mut self.phase else { return };
+        self.unsent.extend(seals.1.frame(&reply.encode(id)));
+        self.closed |= self.unsent.len() > UNREAD_MAX;
+    }
+
+    fn ingress(&mut self, now: Duration, secret: &Secret, table: &mut Table) {
+        if self.fill().is_none() {
+            self.closed = true;
+        }
+        while !self.closed {
+            let sealed = matches!(self.phase, Phase::Node(..));
+            match seal::cut(&mut self.read, sealed) {
+                Ok(None) => break,
+                Ok(Some(content)) => self.content(&content, now, secret, table),
+                Err(_) => self.closed = true,
+            }
+        }
+    }
+
+    /// Read what is there, up to a bound; `None` when the other end has closed.
+    fn fill(&mut self) -> Option<()> {
+        let mut chunk = [0; 4096];
+        let max = if matches!(self.phase, Phase::Node(..)) { READ_CHUNK } else { HANDSHAKE_MAX };
+        let mut taken = 0;
+        while taken < max {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(len) => {
+                    taken += len;
+                    self.read.extend(chunk.get(..len)?);
+                }
+                Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn content(&mut self, content: &[u8], now: Duration, secret: &Secret, table: &mut Table) {
+        match &mut self.phase {
+            Phase::Leaving(_) => {}
+            Phase::Node(rank, seals) => match seals.0.open(content).and_then(Request::decode) {
+                Ok((id, request)) => table.request(now, *rank, id, request),
+                Err(_) => self.closed = true,
+            },
+            Phase::Stranger(greeting, _) => {
+                let (phase, verdict) = match admit(content, greeting, secret, table) {
+                    Ok((proof, answer)) => {
+                        let key = proof.session(secret, greeting);
+                        let seals = (Seal::new(key.clone(), From::Node), Seal::new(key, From::Store));
+                        (Phase::Node(proof.rank, Box::new(seals)), Verdict::Welcome(answer))
+                    }
+                    Err(why) => (Phase::Leaving(now + HANDSHAKE_TIME), Verdict::Refused(why)),
+                };
+                self.phase = phase;
+                self.unsent.extend(seal::plain(&verdict.encode()));
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Duration) {
+        while !self.unsent.is_empty() && !self.closed {
+            match self.stream.write(&self.unsent) {
+                Ok(len) => drop(self.unsent.drain(..len)),
+                Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.closed = true,
+            }
+        }
+        match self.phase {
+            Phase::Stranger(_, deadline) => self.closed |= deadline <= now,
+            // The other end closes when it has read the refusal; closing first could reset the connection before.
+            Phase::Leaving(deadline) => self.closed |= deadline <= now,
+            Phase::Node(..) => {}
+        }
+    }
+}
+
+/// Judge a stranger's proof.
+fn admit(content: &[u8], greeting: &Greeting, secret: &Secret, table: &mut Table) -> Result<(Proof, [u8; 32]), String> {
+    let proof = match Proof::decode(content) {
+        Ok(Ok(proof)) => proof,
+        Ok(Err(theirs)) => {
+            return Err(format!(
+                "it speaks version {theirs} of the store's protocol, the launcher {VERSION}: build both from one release"
+            ));
+        }
+        Err(why) => return Err(why.to_string()),
+    };
+    if !proof.verify(secret, greeting) {
+        return Err("it does not know this job's secret (OIKAZE_SECRET is of another job)".into());
+    }
+    table.connect(proof.rank, proof.size)?;
+    let answer = proof.answer(secret, greeting);
+    Ok((proof, answer))
+}
+
+/// Where nodes can reach a store on `port` from other hosts: all of this host's addresses that mean something there, loopback last.
+///
+/// # Errors
+/// The system does not list its interfaces.
+pub fn published(port: u16) -> Result<Vec<SocketAddr>, JobError> {
+    let all = oikaze_os::interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
+    let local_only = |address: std::net::IpAddr| matches!(address, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let mut found: Vec<_> =
+        all.iter().filter(|i| i.up && !local_only(i.address)).map(|i| SocketAddr::new(i.address, port)).collect();
+    found.sort_by_key(|address| (address.ip().is_loopback(), address.is_ipv6()));
+    Ok(found)
+}

@@ -1,0 +1,244 @@
+//! What the store decides: values, fences, who waits for what. No I/O, no clock; time is an argument.
+
+use super::protocol::{Reply, Request, UNASKED};
+use oikaze_protocol::Rank;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+/// Bytes of all keys and values together.
+pub const BYTES_MAX: usize = 256 << 20;
+/// Requests of one node that wait at once.
+pub const WAITING_MAX: usize = 64;
+/// The longest wait that is taken literally (about 31 years).
+const LIMIT_MAX: u64 = 1_000_000_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    Value,
+    Fence,
+}
+
+struct Waiting {
+    rank: Rank,
+    id: u32,
+    on: On,
+    name: String,
+    deadline: Duration,
+}
+
+/// The table. Every request is answered exactly once, unless its node disconnects first.
+pub struct Table {
+    size: u32,
+    values: HashMap<String, Vec<u8>>,
+    bytes: usize,
+    waiting: Vec<Waiting>,
+    ended: BTreeMap<Rank, String>,
+    connected: BTreeSet<Rank>,
+    aborted: Option<String>,
+    replies: VecDeque<(Rank, u32, Reply)>,
+}
+
+impl Table {
+    /// For a job of `size` nodes.
+    #[must_use]
+    pub fn new(size: u32) -> Table {
+        Table {
+            size,
+            values: HashMap::new(),
+            bytes: 0,
+            waiting: Vec::new(),
+            ended: BTreeMap::new(),
+            connected: BTreeSet::new(),
+            aborted: None,
+            replies: VecDeque::new(),
+        }
+    }
+
+    /// A node that proved the secret wants to come in.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn connect(&mut self, rank: Rank, size: u32) -> Result<(), String> {
+        if size != self.size {
+            return Err(format!("it was told that the job has {size} nodes, but it has {}", self.size));
+        }
+        if rank >= self.size {
+            return Err(format!("rank {rank} is out of range: the job has {} nodes, 0 to {}", self.size, self.size - 1));
+        }
+        if self.connected.contains(&rank) {
+            return Err(format!(
+                "node {rank} has joined already: only one process may join as one node (did a child of it try, too?)"
+            ));
+        }
+        self.connected.insert(rank);
+        if let Some(why) = &self.aborted {
+            self.replies.push_back((rank, UNASKED, Reply::Aborted(why.clone())));
+        }
+        Ok(())
+    }
+
+    /// A node's connection is gone; what it waited for is forgotten.
+    pub fn disconnect(&mut self, rank: Rank) {
+        self.connected.remove(&rank);
+        self.waiting.retain(|waiting| waiting.rank != rank);
+        self.replies.retain(|(to, _, _)| *to != rank);
+    }
+
+    /// A node asks.
+    pub fn request(&mut self, now: Duration, rank: Rank, id: u32, request: Request) {
+        if let Request::Abort(why) = request {
+            self.abort(&format!("node {rank}: {why}"));
+            return self.reply(rank, id, Reply::Done(Vec::new()));
+        }
+        if let Some(why) = &self.aborted {
+            return self.replies.push_back((rank, id, Reply::Aborted(why.clone())));
+        }
+        match request {
+            Request::Put(key, value) => {
+                let reply = self.put(&key, value);
+                self.reply(rank, id, reply);
+            }
+            Request::Get(key, limit) => match self.values.get(&key) {
+                Some(value) => self.replies.push_back((rank, id, Reply::Done(value.clone()))),
+                None => self.wait(rank, id, On::Value, key, now, limit),
+            },
+            Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
+            Request::Abort(_) => {}
+        }
+    }
+
+    fn reply(&mut self, rank: Rank, id: u32, reply: Reply) {
+        self.replies.push_back((rank, id, reply));
+    }
+
+    fn put(&mut self, key: &str, value: Vec<u8>) -> Reply {
+        if let Some(old) = self.values.get(key) {
+            return if *old == value {
+                Reply::Done(Vec::new())
+            } else {
+                Reply::Refused(format!("key {key:?} was published before with another value"))
+            };
+        }
+        let more = key.len() + value.len();
+        if self.bytes + more > BYTES_MAX {
+            return Reply::Refused(format!("the store is full ({} of {BYTES_MAX} bytes)", self.bytes));
+        }
+        self.bytes += more;
+        let replies = &mut self.replies;
+        self.waiting.retain(|waiting| {
+            let meant = waiting.on == On::Value && waiting.name == key;
+            if meant {
+                replies.push_back((waiting.rank, waiting.id, Reply::Done(value.clone())));
+            }
+            !meant
+        });
+        self.values.insert(key.to_owned(), value);
+        Reply::Done(Vec::new())
+    }
+
+    fn wait(&mut self, rank: Rank, id: u32, on: On, name: String, now: Duration, limit: u64) {
+        if self.waiting.iter().filter(|waiting| waiting.rank == rank).count() >= WAITING_MAX {
+            let why = format!("more than {WAITING_MAX} requests of node {rank} wait at once");
+            return self.reply(rank, id, Reply::Refused(why));
+        }
+        let deadline = now.saturating_add(Duration::from_millis(limit.min(LIMIT_MAX)));
+        self.waiting.push(Waiting { rank, id, on, name, deadline });
+    }
+
+    fn fence(&mut self, now: Duration, rank: Rank, id: u32, name: String, limit: u64) {
+        if self.at_fence(&name).any(|there| there == rank) {
+            let why = format!("node {rank} waits at fence {name:?} already");
+            return self.reply(rank, id, Reply::Refused(why));
+        }
+        let here: Vec<Rank> = self.at_fence(&name).collect();
+        if here.len() + 1 == self.size as usize {
+            self.settle_fence(&name, &Reply::Done(Vec::new()));
+            return self.reply(rank, id, Reply::Done(Vec::new()));
+        }
+        if let Some((gone, how)) = self.ended.iter().find(|(gone, _)| **gone != rank && !here.contains(gone)) {
+            let why = Reply::Aborted(format!("node {gone} {how} and cannot come to fence {name:?}"));
+            self.settle_fence(&name, &why);
+            return self.reply(rank, id, why);
+        }
+        self.wait(rank, id, On::Fence, name, now, limit);
+    }
+
+    fn at_fence<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Rank> + 'a {
+        self.waiting.iter().filter(move |waiting| waiting.on == On::Fence && waiting.name == name).map(|waiting| waiting.rank)
+    }
+
+    fn settle_fence(&mut self, name: &str, reply: &Reply) {
+        let replies = &mut self.replies;
+        self.waiting.retain(|waiting| {
+            let meant = waiting.on == On::Fence && waiting.name == name;
+            if meant {
+                replies.push_back((waiting.rank, waiting.id, reply.clone()));
+            }
+            !meant
+        });
+    }
+
+    /// The process of a node has ended in good order: whoever waits at a fence that it has not come to waits in vain.
+    pub fn ended(&mut self, rank: Rank, how: &str) {
+        self.ended.insert(rank, how.to_owned());
+        let mut names: Vec<String> =
+            self.waiting.iter().filter(|waiting| waiting.on == On::Fence).map(|waiting| waiting.name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            if !self.at_fence(&name).any(|there| there == rank) {
+                let why = Reply::Aborted(format!("node {rank} {how} and cannot come to fence {name:?}"));
+                self.settle_fence(&name, &why);
+            }
+        }
+    }
+
+    /// End the job for everyone: whoever waits is told, whoever is connected too. The first reason stays.
+    pub fn abort(&mut self, why: &str) {
+        if self.aborted.is_some() {
+            return;
+        }
+        self.aborted = Some(why.to_owned());
+        // The news first: who returns from a failed wait knows the reason already.
+        for rank in &self.connected {
+            self.replies.push_back((*rank, UNASKED, Reply::Aborted(why.to_owned())));
+        }
+        for waiting in self.waiting.drain(..) {
+            self.replies.push_back((waiting.rank, waiting.id, Reply::Aborted(why.to_owned())));
+        }
+    }
+
+    /// When [`Table::timeout`] should be called next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.waiting.iter().map(|waiting| waiting.deadline).min()
+    }
+
+    /// Tell those whose time limit has passed.
+    pub fn timeout(&mut self, now: Duration) {
+        let late = |waiting: &Waiting| waiting.deadline <= now;
+        // Who is missing is said as of now, before those who are late leave the fence.
+        for waiting in self.waiting.iter().filter(|waiting| late(waiting)) {
+            let missing = match waiting.on {
+                On::Value => "nobody published it".to_owned(),
+                On::Fence => self.missing(&waiting.name),
+            };
+            self.replies.push_back((waiting.rank, waiting.id, Reply::TimedOut(missing)));
+        }
+        self.waiting.retain(|waiting| !late(waiting));
+    }
+
+    /// Who has not come to a fence, in words; at most a few by number.
+    fn missing(&self, name: &str) -> String {
+        let here: BTreeSet<Rank> = self.at_fence(name).collect();
+        let missing: Vec<Rank> = (0..self.size).filter(|rank| !here.contains(rank)).collect();
+        let named: Vec<String> = missing.iter().take(8).map(Rank::to_string).collect();
+        let more = if missing.len() > named.len() { format!(" and {} more", missing.len() - named.len()) } else { String::new() };
+        format!("node{} {}{more} did not come", if missing.len() > 1 { "s" } else { "" }, named.join(", "))
+    }
+
+    /// The next answer to be sent.
+    pub fn poll_reply(&mut self) -> Option<(Rank, u32, Reply)> {
+        self.replies.pop_front()
+    }
+}
