@@ -1,0 +1,104 @@
+//! Heads: MEM-2.
+
+use oikaze_protocol::limits::HEAD_MAX;
+use oikaze_protocol::rma::{AtomicOp, Kind, Operation, Published, Rights, Signal, TicketId, kind};
+use proptest::prelude::*;
+
+fn ticket() -> impl Strategy<Value = TicketId> {
+    (any::<u64>(), 1..=u64::MAX).prop_map(|(token, serial)| TicketId { token, serial })
+}
+
+fn atomic() -> impl Strategy<Value = AtomicOp> {
+    prop_oneof![
+        any::<u64>().prop_map(AtomicOp::FetchAdd),
+        any::<(u64, u64)>().prop_map(|(expected, new)| AtomicOp::CompareSwap { expected, new }),
+        any::<u64>().prop_map(AtomicOp::Swap),
+    ]
+}
+
+fn signal() -> impl Strategy<Value = Option<Signal>> {
+    proptest::option::of(any::<(u64, u64, u64)>().prop_map(|(key, offset, add)| Signal { key, offset, add }))
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        (any::<(u64, u64)>(), signal()).prop_map(|((key, offset), signal)| Operation::Put { key, offset, signal }),
+        (ticket(), any::<(u64, u64, u64)>()).prop_map(|(ticket, (key, offset, len))| Operation::Get { ticket, key, offset, len }),
+        (prop_oneof![ticket(), Just(TicketId::NONE)], any::<(u64, u64)>(), atomic())
+            .prop_map(|(ticket, (key, offset), op)| Operation::Atomic { ticket, key, offset, op }),
+        ticket().prop_map(|ticket| Operation::Lookup { ticket }),
+        any::<u64>().prop_map(|tag| Operation::User { tag }),
+        ticket().prop_map(|ticket| Operation::Data { ticket }),
+        (ticket(), any::<u64>()).prop_map(|(ticket, old)| Operation::Old { ticket, old }),
+        (ticket(), any::<(u64, u64)>(), 0..=7u8).prop_map(|(ticket, (key, len), rights)| Operation::Found {
+            ticket,
+            published: Published { key, len, rights: Rights(rights) }
+        }),
+        (ticket(), any::<u32>()).prop_map(|(ticket, count)| Operation::Missing { ticket, count }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(operation in operation()) {
+        let head = operation.encode();
+        prop_assert_ne!(kind(&head), Kind::Unknown);
+        prop_assert_eq!(Operation::decode(&head), Some(operation));
+    }
+
+    /// MEM-2.2: too long or too short by any number of bytes.
+    #[test]
+    fn another_length_is_malformed(operation in operation(), cut in 0..HEAD_MAX, more in 1..8usize) {
+        let head = operation.encode();
+        if cut < head.len() {
+            prop_assert_eq!(Operation::decode(&head[..cut]), None);
+        }
+        let mut longer = head.to_vec();
+        longer.resize(head.len() + more, 0);
+        prop_assert_eq!(Operation::decode(&longer), None);
+    }
+
+    /// MEM-2.2: random bytes are refused, or are the one encoding of what they mean.
+    #[test]
+    fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..16usize) {
+        if let Some(byte) = bytes.first_mut() {
+            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x11][first];
+        }
+        if let Some(operation) = Operation::decode(&bytes) {
+            prop_assert_eq!(operation.encode().to_vec(), bytes);
+        }
+    }
+}
+
+#[test]
+fn coherence_is_passed_on() {
+    assert_eq!(kind(&[0x20, 1, 2, 3]), Kind::Coherence);
+    assert_eq!(Operation::decode(&[0x20, 1, 2, 3]), None);
+    assert_eq!(kind(&[]), Kind::Unknown);
+    assert_eq!(Operation::decode(&[]), None);
+}
+
+/// MEM-2.1, to the byte: what another implementation would write.
+#[test]
+fn a_put_on_the_wire() {
+    let head = Operation::Put { key: 0x0102_0304_0506_0708, offset: 9, signal: None }.encode();
+    assert_eq!(head.as_slice(), [1, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn bits_that_mean_nothing_are_malformed() {
+    let ticket = TicketId { token: 1, serial: 1 };
+    let mut head = Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::FetchAdd(1) }.encode();
+    *head.last_mut().unwrap() = 1;
+    assert_eq!(Operation::decode(&head), None, "the second word of a fetch-add");
+
+    let published = Published { key: 1, len: 1, rights: Rights::ALL };
+    let mut head = Operation::Found { ticket, published }.encode();
+    *head.last_mut().unwrap() = 8;
+    assert_eq!(Operation::decode(&head), None, "an unknown right");
+
+    let nobody = TicketId { token: 5, serial: 0 };
+    assert_eq!(Operation::decode(&Operation::Old { ticket: nobody, old: 0 }.encode()), None, "a token without a serial");
+    let lookup = Operation::Lookup { ticket: TicketId::NONE }.encode();
+    assert_eq!(Operation::decode(&lookup), None, "a lookup that nobody waits for");
+}

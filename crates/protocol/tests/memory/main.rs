@@ -1,0 +1,8 @@
+//! Remote memory (spec/memory.md): two ends, a pipe between them that cuts and reorders, and oracles.
+
+mod heads;
+mod hostile;
+mod limits;
+mod operations;
+mod oracle;
+mod world;

@@ -1,0 +1,191 @@
+//! Random operations against a dumb oracle: one after another (every value and every refusal is known), and all at once.
+
+use super::world::{World, apply};
+use oikaze_protocol::rma::{AtomicOp, Rights, RmaError, RmaEvent, Signal, Value};
+use oikaze_protocol::wind::{Body, Refusal, Segment, Token};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const LEN: u64 = 600;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put { region: usize, offset: u64, len: u64, fill: u8, signal: Option<(usize, u64, u64)> },
+    Get { region: usize, offset: u64, len: u64 },
+    Atomic { region: usize, offset: u64, op: AtomicOp },
+}
+
+/// Region 3 does not exist; some offsets are wild.
+fn op() -> impl Strategy<Value = Op> {
+    let offset = prop_oneof![
+        8 => 0..LEN,
+        4 => (0..LEN / 8).prop_map(|word| word * 8),
+        1 => prop::sample::select(vec![LEN, LEN + 1, u64::MAX, u64::MAX - 7, 1 << 63])
+    ];
+    let region = || prop_oneof![9 => 0..3usize, 1 => Just(3)];
+    let len = prop_oneof![0..20u64, 90..110u64, 200..400u64];
+    let signal = prop::option::of((region(), offset.clone(), 1..5u64));
+    let atomic = prop_oneof![
+        (0..4u64).prop_map(AtomicOp::FetchAdd),
+        (0..4u64, 0..4u64).prop_map(|(expected, new)| AtomicOp::CompareSwap { expected, new }),
+        any::<u64>().prop_map(AtomicOp::Swap),
+    ];
+    prop_oneof![
+        (region(), offset.clone(), len.clone(), 1..=255u8, signal).prop_map(|(region, offset, len, fill, signal)| Op::Put {
+            region,
+            offset,
+            len,
+            fill,
+            signal
+        }),
+        (region(), offset.clone(), len).prop_map(|(region, offset, len)| Op::Get { region, offset, len }),
+        (region(), offset, atomic).prop_map(|(region, offset, op)| Op::Atomic { region, offset, op }),
+    ]
+}
+
+/// Three regions of the target with different rights, as plain vectors.
+struct Oracle {
+    regions: Vec<(Rights, Vec<u8>)>,
+    own: Vec<u8>,
+}
+
+impl Oracle {
+    fn check(&self, region: usize, offset: u64, len: u64, right: Rights) -> Result<(), Refusal> {
+        let (rights, bytes) = self.regions.get(region).ok_or(Refusal::UnknownKey)?;
+        if !rights.contains(right) {
+            return Err(Refusal::NotPermitted);
+        }
+        let end = u128::from(offset) + u128::from(len);
+        if end > bytes.len() as u128 { Err(Refusal::OutOfBounds) } else { Ok(()) }
+    }
+
+    fn check_word(&self, region: usize, offset: u64) -> Result<(), Refusal> {
+        self.check(region, offset, 8, Rights::ATOMIC)?;
+        if offset.is_multiple_of(8) { Ok(()) } else { Err(Refusal::Misaligned) }
+    }
+
+    fn change(&mut self, region: usize, offset: u64, op: AtomicOp) -> u64 {
+        let word = &mut self.regions[region].1[offset as usize..offset as usize + 8];
+        let old = u64::from_le_bytes((&*word).try_into().unwrap());
+        word.copy_from_slice(&apply(old, op).to_le_bytes());
+        old
+    }
+
+    fn run(&mut self, op: &Op) -> Result<Value, Refusal> {
+        match *op {
+            Op::Put { region, offset, len, fill, signal } => {
+                self.check(region, offset, len, Rights::WRITE)?;
+                if let Some((region, offset, _)) = signal {
+                    self.check_word(region, offset)?;
+                }
+                self.regions[region].1[offset as usize..(offset + len) as usize].fill(fill);
+                if let Some((region, offset, add)) = signal {
+                    self.change(region, offset, AtomicOp::FetchAdd(add));
+                }
+                Ok(Value::Nothing)
+            }
+            Op::Get { region, offset, len } => {
+                self.check(region, offset, len, Rights::READ)?;
+                let (from, len) = (offset as usize, len as usize);
+                self.own[..len].copy_from_slice(&self.regions[region].1[from..from + len]);
+                Ok(Value::Nothing)
+            }
+            Op::Atomic { region, offset, op } => {
+                self.check_word(region, offset)?;
+                Ok(Value::Old(self.change(region, offset, op)))
+            }
+        }
+    }
+}
+
+/// Turn an operation into a message of node 0 for node 1. Keys are region + 10.
+fn post(world: &mut World, own: u32, op: &Op, token: Token) {
+    let rma = &mut world.nodes[0].rma;
+    let key = |region: usize| region as u64 + 10;
+    let message = match *op {
+        Op::Put { region, offset, len, fill, signal } => {
+            let signal = signal.map(|(region, offset, add)| Signal { key: key(region), offset, add });
+            rma.put(key(region), offset, Body::Inline(vec![fill; len as usize]), signal, token)
+        }
+        Op::Get { region, offset, len } => rma.get(1, key(region), offset, Segment { region: own, offset: 0, len }, token),
+        Op::Atomic { region, offset, op } => rma.atomic(1, key(region), offset, op, token),
+    };
+    world.post(0, 1, message.unwrap());
+}
+
+proptest! {
+    #[test]
+    fn one_after_another(ops in prop::collection::vec(op(), 1..40), seed in any::<u64>()) {
+        let rights = [Rights::ALL, Rights::READ | Rights::ATOMIC, Rights::WRITE];
+        let mut world = World::new(2);
+        let mut oracle = Oracle { regions: Vec::new(), own: vec![0; LEN as usize] };
+        let mut slots = Vec::new();
+        for (index, rights) in rights.into_iter().enumerate() {
+            let bytes: Vec<u8> = (0..LEN as usize).map(|i| (i * 13 + index) as u8).collect();
+            slots.push(world.nodes[1].memory.add(index as u64 + 10, rights, bytes.clone()));
+            oracle.regions.push((rights, bytes));
+        }
+        let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; LEN as usize]);
+        for (index, op) in ops.iter().enumerate() {
+            let token = Token(index as u64);
+            post(&mut world, own, op, token);
+            world.run(seed.wrapping_add(index as u64));
+            let expected = match oracle.run(op) {
+                Ok(value) => RmaEvent::Done { token, value },
+                Err(refusal) => RmaEvent::Failed { token, error: RmaError::Refused(refusal) },
+            };
+            prop_assert_eq!(world.take(0), vec![expected]);
+            for (slot, (_, bytes)) in slots.iter().zip(&oracle.regions) {
+                prop_assert_eq!(world.nodes[1].memory.bytes(*slot), bytes.as_slice());
+            }
+            prop_assert_eq!(world.nodes[0].memory.bytes(own), oracle.own.as_slice());
+        }
+        prop_assert_eq!(world.nodes[0].rma.outstanding(), 0);
+    }
+
+    /// Each put and get has a place of its own; all atomics and signals go to two words.
+    #[test]
+    fn all_at_once(lens in prop::collection::vec(0..350u64, 1..30), seed in any::<u64>()) {
+        let (mut world, room) = (World::new(2), lens.len() * 400);
+        let target = world.region(1, 10, room);
+        let words = world.region(1, 11, 16);
+        let source: Vec<u8> = (0..room).map(|i| (i * 7) as u8).collect();
+        world.nodes[1].memory.add(12, Rights::READ, source.clone());
+        let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; room]);
+        for (index, len) in lens.iter().enumerate() {
+            let (offset, token) = (index as u64 * 400, index as u64 * 3);
+            let rma = &mut world.nodes[0].rma;
+            let signal = Some(Signal { key: 11, offset: 8, add: 1 });
+            let body = Body::Inline(vec![index as u8 + 1; *len as usize]);
+            let put = rma.put(10, offset, body, signal, Token(token)).unwrap();
+            let get = rma.get(1, 12, offset, Segment { region: own, offset, len: *len }, Token(token + 1)).unwrap();
+            let add = rma.atomic(1, 11, 0, AtomicOp::FetchAdd(1), Token(token + 2)).unwrap();
+            for message in [put, get, add] {
+                world.post(0, 1, message);
+            }
+        }
+        world.run(seed);
+        let (mut tokens, mut olds) = (BTreeSet::new(), BTreeSet::new());
+        for event in world.take(0) {
+            let RmaEvent::Done { token, value } = event else { panic!("{event:?}") };
+            prop_assert!(tokens.insert(token), "MEM-7.1: {:?} ended twice", token);
+            if let Value::Old(old) = value {
+                olds.insert(old);
+            }
+        }
+        let count = lens.len() as u64;
+        prop_assert_eq!(tokens.len() as u64, count * 3);
+        prop_assert_eq!(olds, (0..count).collect::<BTreeSet<_>>(), "each fetch-add saw another value");
+        prop_assert_eq!(world.nodes[1].memory.word(words, 0), count);
+        prop_assert_eq!(world.nodes[1].memory.word(words, 8), count);
+        let (target, own) = (world.nodes[1].memory.bytes(target), world.nodes[0].memory.bytes(own));
+        for (index, len) in lens.iter().enumerate() {
+            let (at, len) = (index * 400, *len as usize);
+            prop_assert!(target[at..at + len].iter().all(|byte| *byte == index as u8 + 1));
+            prop_assert!(target[at + len..at + 400].iter().all(|byte| *byte == 0));
+            prop_assert_eq!(&own[at..at + len], &source[at..at + len]);
+        }
+        prop_assert_eq!(world.nodes[0].rma.outstanding(), 0);
+        prop_assert!((0..3).all(|slot| !world.nodes[1].rma.is_serving(slot)));
+    }
+}
