@@ -1,6 +1,15 @@
 //! # Oikaze's hands
 //!
-//! Links, memory, waiting. All unsafe code of the runtime lives here, each block justified.
+//! Everything that touches the machine, and all unsafe code of the project (each block says why it is sound):
+//!
+//! - [`interfaces`]: the network interfaces of this machine.
+//! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
+//! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
+//! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
+#![warn(missing_docs)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod interfaces;
+pub mod link;
 pub mod memory;
+pub mod without;

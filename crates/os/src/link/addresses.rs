@@ -1,0 +1,106 @@
+//! Where this machine can be reached, and how much a path carries.
+
+use crate::interfaces::{self, Interface};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// An address of an interface that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The address; the port is the link's (0 if no link was asked).
+    pub address: SocketAddr,
+    /// The interface's name.
+    pub interface: String,
+    /// Bytes of the largest IP packet it takes.
+    pub mtu: usize,
+    /// Only reachable from this machine (or this network namespace).
+    pub loopback: bool,
+}
+
+/// All addresses of all interfaces that are up, loopback last. Link-local IPv6 addresses are left out: they mean nothing
+/// without the peer's own interface number.
+///
+/// # Errors
+/// The interfaces could not be listed.
+pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
+    let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .or_else(|_| socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None))?;
+    let mut found: Vec<LocalAddress> = interfaces::list()?.into_iter().filter_map(|one| usable(one, probe.as_fd())).collect();
+    found.sort_by_key(|local| local.loopback);
+    Ok(found)
+}
+
+fn usable(one: Interface, probe: BorrowedFd<'_>) -> Option<LocalAddress> {
+    if !one.up || matches!(one.address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+        return None;
+    }
+    let mtu = interface_mtu(&one.name, probe)?;
+    let (address, loopback) = (SocketAddr::new(one.address, 0), one.address.is_loopback());
+    Some(LocalAddress { address, interface: one.name, mtu, loopback })
+}
+
+/// By ioctl and not from /sys, which may show another network namespace.
+fn interface_mtu(name: &str, probe: BorrowedFd<'_>) -> Option<usize> {
+    // SAFETY: `ifreq` is plain data for which zeros are valid.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    // One less than the array: the last byte stays the terminating zero.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: SIOCGIFMTU reads the name and writes the number in the one `ifreq` it is given.
+    let answer = unsafe { libc::ioctl(probe.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
+    if answer != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded, so the kernel has written this member.
+    usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
+}
+
+/// Bytes of the largest IP packet that the path to this address carries, as far as this machine knows: the interface's, or less
+/// if a router has said so.
+///
+/// # Errors
+/// No route, or no address family.
+pub fn path_mtu(to: SocketAddr) -> io::Result<usize> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // Sends nothing: for UDP this only looks up the route. Port 0 cannot be connected to, any other will do.
+    let port = if to.port() == 0 { 9 } else { to.port() };
+    connect(&socket, &SocketAddr::new(to.ip(), port))?;
+    let mtu = if to.is_ipv4() { sockopt::ip_mtu(&socket)? } else { sockopt::ipv6_mtu(&socket)? };
+    Ok(mtu as usize)
+}
+
+/// Bytes of UDP payload in an IP packet of `mtu` bytes.
+pub(super) fn payload_of(mtu: usize, to: SocketAddr) -> usize {
+    let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
+    mtu.saturating_sub(headers).min(oikaze_protocol::limits::DATAGRAM_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn loopback_is_found_marked_and_last() {
+        let all = local_addresses().unwrap();
+        let loopback = all.iter().find(|local| local.address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
+        assert!(loopback.loopback && loopback.mtu >= 1280, "{loopback:?}");
+        assert!(all.is_sorted_by_key(|local| local.loopback));
+        assert!(all.iter().all(|local| !matches!(local.address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local())));
+    }
+
+    #[test]
+    fn a_path_has_a_size() {
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        assert!(path_mtu(to).unwrap() >= 1280);
+        assert_eq!(payload_of(1500, to), 1472);
+        assert_eq!(payload_of(1500, SocketAddr::from((Ipv6Addr::LOCALHOST, 0))), 1452);
+        assert_eq!(payload_of(65_536, to), 65_507);
+        assert_eq!(payload_of(0, to), 0);
+    }
+}

@@ -1,0 +1,1 @@
+//! What every link must do.

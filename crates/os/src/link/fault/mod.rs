@@ -1,0 +1,173 @@
+//! A link that loses, repeats, reorders, damages and delays what another link brings.
+
+mod plan;
+
+pub use plan::Verdict;
+pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, VARIABLE as FAULT_VARIABLE};
+
+use super::{Link, LocalAddress, Outgoing, Statistics, TooBig};
+use rustix::fd::BorrowedFd;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A reordered datagram that nothing overtakes comes after this all the same.
+const REORDER_TIME: Duration = Duration::from_millis(1);
+/// Datagrams held back; more are lost, as in a router.
+const HELD_MAX: usize = 4096;
+
+/// Wraps a link. Faults happen on arrival, so each node's own seed decides what it suffers; sending is untouched.
+#[derive(Debug)]
+pub struct Fault<L> {
+    inner: L,
+    plan: FaultPlan,
+    held: Held,
+}
+
+/// Datagrams that come later.
+#[derive(Debug, Default)]
+struct Held {
+    waiting: Vec<Late>,
+}
+
+#[derive(Debug)]
+struct Late {
+    from: SocketAddr,
+    bytes: Vec<u8>,
+    due: Instant,
+    /// How many others must still come before it; [`u32::MAX`]: only the time counts.
+    overtakers: u32,
+}
+
+impl<L: Link> Fault<L> {
+    /// Faults for `inner`, by these settings.
+    pub fn new(inner: L, settings: FaultSettings) -> Fault<L> {
+        Fault { inner, plan: FaultPlan::new(settings), held: Held::default() }
+    }
+
+    /// The link inside.
+    pub fn inner(&self) -> &L {
+        &self.inner
+    }
+
+    /// How often what goes wrong.
+    pub fn settings(&self) -> &FaultSettings {
+        self.plan.settings()
+    }
+}
+
+impl Held {
+    /// Keep a copy for later.
+    fn keep(&mut self, from: SocketAddr, bytes: Vec<u8>, fate: Fate, now: Instant) {
+        if self.waiting.len() < HELD_MAX {
+            let (due, overtakers) = match fate.overtaken {
+                0 => (now + fate.delay, u32::MAX),
+                // Reordered and delayed: the delay begins the wait.
+                others => (now + fate.delay.max(REORDER_TIME), u32::from(others)),
+            };
+            self.waiting.push(Late { from, bytes, due, overtakers });
+        }
+    }
+
+    /// A datagram has come: those that it was the last to overtake come now.
+    fn overtake(&mut self, give: &mut impl FnMut(SocketAddr, &[u8])) {
+        for late in &mut self.waiting {
+            if late.overtakers != u32::MAX {
+                late.overtakers = late.overtakers.saturating_sub(1);
+            }
+        }
+        self.release(|late| late.overtakers == 0, give);
+    }
+
+    /// Those whose time has come.
+    fn expire(&mut self, now: Instant, give: &mut impl FnMut(SocketAddr, &[u8])) {
+        if self.waiting.iter().any(|late| late.due <= now) {
+            self.waiting.sort_by_key(|late| late.due);
+            self.release(|late| late.due <= now, give);
+        }
+    }
+
+    fn release(&mut self, when: impl Fn(&Late) -> bool, give: &mut impl FnMut(SocketAddr, &[u8])) {
+        self.waiting.retain(|late| {
+            let now = when(late);
+            if now {
+                give(late.from, &late.bytes);
+            }
+            !now
+        });
+    }
+}
+
+impl<L: Link> Link for Fault<L> {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        self.inner.send(batch)
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        let Fault { inner, plan, held } = self;
+        let now = Instant::now();
+        let mut taken = 0;
+        let mut give = |from: SocketAddr, bytes: &[u8]| {
+            taken += 1;
+            take(from, bytes);
+        };
+        held.expire(now, &mut give);
+        inner.receive(&mut |from, bytes| {
+            let verdict = plan.decide();
+            for fate in [verdict.first, verdict.second].into_iter().flatten() {
+                if fate.is_prompt() && fate.corrupt.is_none() {
+                    give(from, bytes);
+                    held.overtake(&mut give);
+                    continue;
+                }
+                let mut copy = bytes.to_vec();
+                if let Some(corruption) = fate.corrupt {
+                    corruption.apply(&mut copy);
+                }
+                if fate.is_prompt() {
+                    give(from, &copy);
+                    held.overtake(&mut give);
+                } else {
+                    held.keep(from, copy, fate, now);
+                }
+            }
+        })?;
+        Ok(taken)
+    }
+
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        self.inner.local_addresses()
+    }
+
+    fn datagram_max(&self) -> usize {
+        self.inner.datagram_max()
+    }
+
+    fn datagram_max_to(&self, to: SocketAddr) -> usize {
+        self.inner.datagram_max_to(to)
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.inner.receive_buffer()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.held.waiting.iter().map(|late| late.due).chain(self.inner.next_wakeup()).min()
+    }
+
+    fn poll_too_big(&mut self) -> Option<TooBig> {
+        self.inner.poll_too_big()
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.inner.notice()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.inner.statistics()
+    }
+}

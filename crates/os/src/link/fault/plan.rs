@@ -1,0 +1,295 @@
+//! What goes wrong with each datagram: a pure function of a seed, so that any failure can be had again.
+
+use core::fmt;
+use core::str::FromStr;
+use std::time::Duration;
+
+/// The environment variable that makes every link of a process faulty.
+pub const VARIABLE: &str = "OIKAZE_FAULT";
+
+/// How often what goes wrong: probabilities from 0 to 1, each for itself, per datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultSettings {
+    /// Where the random numbers begin.
+    pub seed: u64,
+    /// Lost.
+    pub loss: f64,
+    /// Comes twice; the second copy has a fate of its own.
+    pub duplicate: f64,
+    /// Overtaken by up to eight later ones.
+    pub reorder: f64,
+    /// One bit turned.
+    pub corrupt: f64,
+    /// Late by `delay_time`.
+    pub delay: f64,
+    /// How late.
+    pub delay_time: Duration,
+}
+
+/// A text that describes no faults.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{VARIABLE}: {why} in \"{part}\"; write for example loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,delay=0.1:2ms,seed=7"
+)]
+pub struct FaultSyntax {
+    part: String,
+    why: &'static str,
+}
+
+impl FaultSettings {
+    /// What `OIKAZE_FAULT` says, if it is set and not empty.
+    ///
+    /// # Errors
+    /// [`FaultSyntax`].
+    pub fn from_env() -> Result<Option<FaultSettings>, FaultSyntax> {
+        match std::env::var_os(VARIABLE) {
+            Some(text) if !text.is_empty() => text.to_string_lossy().parse().map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl FromStr for FaultSettings {
+    type Err = FaultSyntax;
+
+    fn from_str(text: &str) -> Result<FaultSettings, FaultSyntax> {
+        let mut settings = FaultSettings::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let fail = |why| FaultSyntax { part: part.to_owned(), why };
+            let (name, value) = part.split_once('=').ok_or_else(|| fail("no \"=\""))?;
+            let chance = |value: &str| match value.parse::<f64>() {
+                Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(chance),
+                Ok(_) => Err(fail("a probability must be between 0 and 1")),
+                Err(_) => Err(fail("not a number")),
+            };
+            match name {
+                "loss" => settings.loss = chance(value)?,
+                "duplicate" => settings.duplicate = chance(value)?,
+                "reorder" => settings.reorder = chance(value)?,
+                "corrupt" => settings.corrupt = chance(value)?,
+                "seed" => settings.seed = value.parse().map_err(|_| fail("not a whole number"))?,
+                "delay" => {
+                    let (share, time) = value.split_once(':').ok_or_else(|| fail("a delay needs a time, as in 0.1:2ms"))?;
+                    settings.delay = chance(share)?;
+                    settings.delay_time = span(time).ok_or_else(|| fail("not a time such as 2ms, 500us, 1s"))?;
+                }
+                _ => return Err(fail("unknown fault (known are loss, duplicate, reorder, corrupt, delay, seed)")),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// `2ms`, `500us`, `1s`: at most a minute.
+fn span(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().ok()?;
+    let span = match text.get(digits.len()..)? {
+        "us" => Duration::from_micros(number),
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        _ => return None,
+    };
+    (span <= Duration::from_secs(60)).then_some(span)
+}
+
+impl fmt::Display for FaultSettings {
+    /// As [`FromStr`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "loss={},duplicate={},reorder={},corrupt={}", self.loss, self.duplicate, self.reorder, self.corrupt)?;
+        write!(f, ",delay={}:{}us,seed={}", self.delay, self.delay_time.as_micros(), self.seed)
+    }
+}
+
+/// What becomes of one copy of a datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// A bit that is turned.
+    pub corrupt: Option<Corruption>,
+    /// It comes late by so much.
+    pub delay: Duration,
+    /// So many later datagrams come before it (if they come).
+    pub overtaken: u8,
+}
+
+impl Fate {
+    /// It comes now?
+    #[must_use]
+    pub fn is_prompt(&self) -> bool {
+        self.delay.is_zero() && self.overtaken == 0
+    }
+}
+
+/// One turned bit, of a datagram of any length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corruption {
+    at: u64,
+}
+
+impl Corruption {
+    /// Turn it. A datagram without bytes stays as it is.
+    pub fn apply(self, bytes: &mut [u8]) {
+        let bits = bytes.len() as u64 * 8;
+        if bits > 0 {
+            let bit = self.at % bits;
+            if let Some(byte) = bytes.get_mut((bit / 8) as usize) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+}
+
+/// What becomes of a datagram: none, one or two copies of it arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The datagram itself; `None` if it is lost.
+    pub first: Option<Fate>,
+    /// A second copy.
+    pub second: Option<Fate>,
+}
+
+/// Decides, datagram after datagram. The same settings give the same verdicts, anywhere.
+#[derive(Clone, Debug)]
+pub struct FaultPlan {
+    settings: FaultSettings,
+    random: Random,
+}
+
+impl FaultPlan {
+    /// Verdicts by these settings, from their seed on.
+    #[must_use]
+    pub fn new(settings: FaultSettings) -> FaultPlan {
+        FaultPlan { settings, random: Random(settings.seed) }
+    }
+
+    /// How often what goes wrong.
+    #[must_use]
+    pub fn settings(&self) -> &FaultSettings {
+        &self.settings
+    }
+
+    /// The next datagram's verdict.
+    pub fn decide(&mut self) -> Verdict {
+        let duplicate = self.random.chance(self.settings.duplicate);
+        let (first, second) = (self.fate(), self.fate());
+        Verdict { first, second: second.filter(|_| duplicate) }
+    }
+
+    fn fate(&mut self) -> Option<Fate> {
+        let FaultSettings { loss, reorder, corrupt, delay, delay_time, .. } = self.settings;
+        // Every number is drawn, whatever the others say: one setting changed leaves the other faults where they were.
+        let lost = self.random.chance(loss);
+        let (turned, at) = (self.random.chance(corrupt), self.random.next());
+        let (behind, by) = (self.random.chance(reorder), self.random.next());
+        let late = self.random.chance(delay);
+        (!lost).then_some(Fate {
+            corrupt: turned.then_some(Corruption { at }),
+            delay: if late { delay_time } else { Duration::ZERO },
+            overtaken: if behind { 1 + (by % 8) as u8 } else { 0 },
+        })
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+#[derive(Clone, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// True so often: the upper 53 bits are a fraction.
+    fn chance(&mut self, probability: f64) -> bool {
+        ((self.next() >> 11) as f64) * (1.0 / (1_u64 << 53) as f64) < probability
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_syntax_is_read_and_written() {
+        let text = "loss=0.05,duplicate=0.25,reorder=0.5,corrupt=0.01,delay=0.1:2ms,seed=7";
+        let settings: FaultSettings = text.parse().unwrap();
+        let want = FaultSettings {
+            seed: 7,
+            loss: 0.05,
+            duplicate: 0.25,
+            reorder: 0.5,
+            corrupt: 0.01,
+            delay: 0.1,
+            delay_time: Duration::from_millis(2),
+        };
+        assert_eq!(settings, want);
+        assert_eq!(settings.to_string().parse::<FaultSettings>().unwrap(), want);
+        assert_eq!("".parse::<FaultSettings>().unwrap(), FaultSettings::default());
+    }
+
+    #[test]
+    fn wrong_syntax_says_what_is_wrong() {
+        for (text, why) in [
+            ("lost=0.1", "unknown fault"),
+            ("loss", "no \"=\""),
+            ("loss=1.5", "between 0 and 1"),
+            ("loss=-0.1", "between 0 and 1"),
+            ("loss=NaN", "between 0 and 1"),
+            ("loss=few", "not a number"),
+            ("delay=0.1", "needs a time"),
+            ("delay=0.1:2", "not a time"),
+            ("delay=0.1:99999s", "not a time"),
+            ("seed=-1", "not a whole number"),
+        ] {
+            let error = text.parse::<FaultSettings>().unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains(text) && error.contains("for example"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn faults_come_about_as_often_as_asked() {
+        let settings = FaultSettings {
+            seed: 3,
+            loss: 0.1,
+            duplicate: 0.2,
+            reorder: 0.3,
+            corrupt: 0.05,
+            delay: 0.4,
+            delay_time: Duration::from_millis(1),
+        };
+        let mut plan = FaultPlan::new(settings);
+        let verdicts: Vec<Verdict> = (0..20_000).map(|_| plan.decide()).collect();
+        let share = |count: usize, of: usize| count as f64 / of as f64;
+        let fates: Vec<Fate> = verdicts.iter().filter_map(|verdict| verdict.first).collect();
+        let near = |value: f64, want: f64| (value - want).abs() < 0.02;
+        assert!(near(share(verdicts.len() - fates.len(), verdicts.len()), 0.1));
+        // A second copy may be lost as well.
+        assert!(near(share(verdicts.iter().filter(|verdict| verdict.second.is_some()).count(), verdicts.len()), 0.18));
+        assert!(near(share(fates.iter().filter(|fate| fate.overtaken > 0).count(), fates.len()), 0.3));
+        assert!(near(share(fates.iter().filter(|fate| fate.corrupt.is_some()).count(), fates.len()), 0.05));
+        assert!(near(share(fates.iter().filter(|fate| !fate.delay.is_zero()).count(), fates.len()), 0.4));
+    }
+
+    proptest! {
+        #[test]
+        fn a_seed_repeats_itself(seed: u64, loss in 0.0..1.0, duplicate in 0.0..1.0) {
+            let settings = FaultSettings { seed, loss, duplicate, reorder: 0.5, corrupt: 0.5, ..FaultSettings::default() };
+            let (mut one, mut two) = (FaultPlan::new(settings), FaultPlan::new(settings));
+            for _ in 0..50 {
+                prop_assert_eq!(one.decide(), two.decide());
+            }
+        }
+
+        #[test]
+        fn corruption_turns_exactly_one_bit(at: u64, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut turned = bytes.clone();
+            Corruption { at }.apply(&mut turned);
+            let bits: u32 = bytes.iter().zip(&turned).map(|(a, b)| (a ^ b).count_ones()).sum();
+            prop_assert_eq!(bits, u32::from(!bytes.is_empty()));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Datagrams in and out.
+//!
+//! A [`Link`] carries datagrams, unreliably: what it accepts may be lost, repeated or late, and everything above copes with that.
+//! [`UdpLink`] is the one for Ethernet; [`Fault`] wraps any link and loses, repeats, reorders, damages and delays by a seed.
+
+mod addresses;
+#[cfg(test)]
+mod conformance;
+mod fault;
+mod statistics;
+mod udp;
+
+pub use addresses::{LocalAddress, local_addresses, path_mtu};
+pub use fault::{Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Verdict};
+pub use statistics::{Offload, Statistics};
+pub use udp::{Bind, BindError, Ports, PortsSyntax, UdpLink};
+
+use crate::memory::Gather;
+use rustix::fd::BorrowedFd;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// One datagram to be sent: `head`, `payload` and `tag` one behind the other.
+#[derive(Debug)]
+pub struct Outgoing<'a> {
+    /// Whereto.
+    pub to: SocketAddr,
+    /// First bytes: header and frames.
+    pub head: &'a [u8],
+    /// Then these, straight from where they lie; may be empty.
+    pub payload: Gather,
+    /// Then these.
+    pub tag: &'a [u8],
+}
+
+impl Outgoing<'_> {
+    /// Bytes of the datagram.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.head.len() + self.payload.len() + self.tag.len()
+    }
+
+    /// A datagram of no bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A datagram that did not fit its path, and was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooBig {
+    /// Where it should have gone.
+    pub to: SocketAddr,
+    /// Its bytes.
+    pub tried: usize,
+    /// Bytes of a datagram that the path is now said to carry: less than `tried`.
+    pub fits: usize,
+}
+
+/// Carries datagrams. One owner at a time; nothing here blocks.
+pub trait Link: Send {
+    /// Send datagrams, in order; how many were taken. Fewer than all: there is no room now, try the rest later. A datagram that
+    /// cannot reach its peer (no route, too big for the path) counts as taken and is lost; see [`Link::statistics`] and
+    /// [`Link::poll_too_big`].
+    ///
+    /// # Errors
+    /// Only what makes the link useless.
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize>;
+
+    /// Take what has arrived, one bounded burst: `take` is called for each datagram, with whom it came from. How many.
+    ///
+    /// # Errors
+    /// Only what makes the link useless.
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize>;
+
+    /// Where this link can be reached: one entry for each usable interface address it is bound to.
+    ///
+    /// # Errors
+    /// The interfaces could not be listed.
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>>;
+
+    /// Bytes of the largest datagram the link carries at all.
+    fn datagram_max(&self) -> usize;
+
+    /// Bytes of the largest datagram that the path to this peer carries, as far as is known here.
+    fn datagram_max_to(&self, to: SocketAddr) -> usize {
+        let _ = to;
+        self.datagram_max()
+    }
+
+    /// Bytes that may wait to be received before some are lost.
+    fn receive_buffer(&self) -> usize;
+
+    /// Becomes readable when something has arrived (level-triggered).
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When [`Link::receive`] has something to give that [`Link::fd`] will not announce.
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    /// A datagram that was too big for its path, so that smaller ones are made. At most one is kept for each peer.
+    fn poll_too_big(&mut self) -> Option<TooBig> {
+        None
+    }
+
+    /// Something a person should be told, once: a mechanism that turned out not to work, a buffer that is too small.
+    fn notice(&mut self) -> Option<String> {
+        None
+    }
+
+    /// What happened so far.
+    fn statistics(&self) -> Statistics;
+}
+
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        (**self).send(batch)
+    }
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        (**self).receive(take)
+    }
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        (**self).local_addresses()
+    }
+    fn datagram_max(&self) -> usize {
+        (**self).datagram_max()
+    }
+    fn datagram_max_to(&self, to: SocketAddr) -> usize {
+        (**self).datagram_max_to(to)
+    }
+    fn receive_buffer(&self) -> usize {
+        (**self).receive_buffer()
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).fd()
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        (**self).next_wakeup()
+    }
+    fn poll_too_big(&mut self) -> Option<TooBig> {
+        (**self).poll_too_big()
+    }
+    fn notice(&mut self) -> Option<String> {
+        (**self).notice()
+    }
+    fn statistics(&self) -> Statistics {
+        (**self).statistics()
+    }
+}

@@ -1,0 +1,49 @@
+//! What happened on a link.
+
+/// A mechanism that makes many datagrams cheap, and whether it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offload {
+    /// In use.
+    On,
+    /// Switched off by the user.
+    #[default]
+    Off,
+    /// Refused by the kernel or the device; told once by [`super::Link::notice`].
+    Refused,
+}
+
+/// Counters since the link was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Datagrams taken by the kernel.
+    pub datagrams_out: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+    /// System calls that took them.
+    pub calls_out: u64,
+    /// Datagrams that arrived.
+    pub datagrams_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// System calls that brought them.
+    pub calls_in: u64,
+    /// Times there was no room to send.
+    pub would_block: u64,
+    /// Datagrams lost because their peer could not be reached (no route, refused, forbidden).
+    pub unreachable: u64,
+    /// Datagrams lost because their path carries less.
+    pub too_big: u64,
+    /// Buffers dropped because they were cut short or made no sense.
+    pub truncated: u64,
+    /// Datagrams the kernel dropped because our receive buffer was full.
+    pub overflowed: u64,
+    /// Bytes of the kernel's send buffer, all sockets together.
+    pub send_buffer: usize,
+    /// Bytes of the kernel's receive buffer, all sockets together.
+    pub receive_buffer: usize,
+    /// Several datagrams sent by one call.
+    pub gso: Offload,
+    /// Several datagrams received as one buffer.
+    pub gro: Offload,
+}

@@ -1,0 +1,212 @@
+//! Which addresses and which port.
+
+use super::socket::Socket;
+use crate::without::Without;
+use core::fmt;
+use core::str::FromStr;
+use rustix::io::Errno;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Kernel buffer asked for, each way: what a window in flight needs, with the kernel's bookkeeping.
+const BUFFER: usize = 16 << 20;
+/// Below this a burst of one window is lost on arrival; worth telling.
+const BUFFER_WANTED: usize = 2 << 20;
+/// Times a port of the kernel's choice is tried for both families.
+const ATTEMPTS: usize = 16;
+
+/// What a [`super::UdpLink`] is asked to be. The default: every address, both families, any port.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// Addresses of ours to be reached at; none: all there are.
+    pub addresses: Vec<IpAddr>,
+    /// Ports to try, in order.
+    pub ports: Ports,
+    /// What not to use: `gso`, `gro`, `ipv6`.
+    pub without: Without,
+    /// Kernel buffer to ask for, each way.
+    pub buffer: usize,
+}
+
+impl Default for Bind {
+    fn default() -> Bind {
+        Bind { addresses: Vec::new(), ports: Ports::ANY, without: Without::default(), buffer: BUFFER }
+    }
+}
+
+/// A port, a range of ports, or any port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    first: u16,
+    last: u16,
+}
+
+impl Ports {
+    /// One of the kernel's choice.
+    pub const ANY: Ports = Ports { first: 0, last: 0 };
+
+    /// From `first` to `last`, both included; `None` if that is no range.
+    #[must_use]
+    pub const fn range(first: u16, last: u16) -> Option<Ports> {
+        if first == 0 && last != 0 || first > last { None } else { Some(Ports { first, last }) }
+    }
+
+    /// In order.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        self.first..=self.last
+    }
+}
+
+/// A text that is no port and no range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is neither a port nor a range of ports; write 7000 or 7000-7015 (1 to 65535)")]
+pub struct PortsSyntax(String);
+
+impl FromStr for Ports {
+    type Err = PortsSyntax;
+
+    fn from_str(text: &str) -> Result<Ports, PortsSyntax> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.trim().parse().ok().filter(|port| *port != 0);
+        port(first)
+            .zip(port(last))
+            .and_then(|(first, last)| Ports::range(first, last))
+            .ok_or_else(|| PortsSyntax(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.first, self.last) {
+            (0, _) => write!(f, "any port"),
+            (first, last) if first == last => write!(f, "port {first}"),
+            (first, last) => write!(f, "ports {first} to {last}"),
+        }
+    }
+}
+
+/// No link could be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BindError {
+    /// Every port asked for is taken.
+    #[error(
+        "UDP {ports} at {address}: in use by another program; give a wider range (--ports A-B), stop the other program (ss -ulpn shows it), or leave the port to the system"
+    )]
+    InUse {
+        /// What was tried.
+        ports: Ports,
+        /// Where.
+        address: IpAddr,
+    },
+    /// No such address here.
+    #[error("cannot be reached at {address}: no interface of this machine has that address (ip address shows what there is)")]
+    NotOurs {
+        /// What was asked for.
+        address: IpAddr,
+    },
+    /// A port below 1024, without the privilege.
+    #[error("UDP port {port} at {address}: not permitted ({why}); use a port from 1024 on")]
+    Forbidden {
+        /// Where.
+        address: IpAddr,
+        /// Which.
+        port: u16,
+        /// The system's answer.
+        why: Errno,
+    },
+    /// A system call failed.
+    #[error("could not {what}: {why}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        why: Errno,
+    },
+}
+
+impl BindError {
+    /// Why `bind` refused this address.
+    pub(super) fn of(at: SocketAddr, why: Errno) -> BindError {
+        let address = at.ip();
+        match why {
+            Errno::ADDRINUSE => BindError::InUse { ports: Ports { first: at.port(), last: at.port() }, address },
+            Errno::ADDRNOTAVAIL => BindError::NotOurs { address },
+            Errno::ACCESS | Errno::PERM => BindError::Forbidden { address, port: at.port(), why },
+            why => BindError::System { what: "bind a UDP socket", why },
+        }
+    }
+}
+
+/// Open what is asked for, and what a person should know about it.
+pub(super) fn open(ask: &Bind) -> Result<(Vec<Socket>, Vec<String>), BindError> {
+    let mut notices = Vec::new();
+    let wildcard = ask.addresses.is_empty();
+    let mut addresses = ask.addresses.clone();
+    if wildcard {
+        addresses.push(Ipv4Addr::UNSPECIFIED.into());
+        addresses.push(Ipv6Addr::UNSPECIFIED.into());
+    }
+    addresses.retain(|address| address.is_ipv4() || !ask.without.ipv6);
+    let mut refused = None;
+    for port in ask.ports.iter() {
+        for _ in 0..if port == 0 { ATTEMPTS } else { 1 } {
+            match open_at(&addresses, port, ask, wildcard) {
+                Ok(sockets) => {
+                    notices.extend(small_buffer(&sockets, ask.buffer));
+                    return Ok((sockets, notices));
+                }
+                Err(BindError::InUse { address, .. }) => refused = Some(BindError::InUse { ports: ask.ports, address }),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Err(refused.unwrap_or(BindError::System { what: "open any socket: no address is left to bind to", why: Errno::AFNOSUPPORT }))
+}
+
+/// All addresses on one port.
+fn open_at(addresses: &[IpAddr], mut port: u16, ask: &Bind, wildcard: bool) -> Result<Vec<Socket>, BindError> {
+    let mut sockets: Vec<Socket> = Vec::new();
+    let mut absent = None;
+    for address in addresses {
+        match Socket::open(SocketAddr::new(*address, port), ask.buffer, &ask.without) {
+            Ok(socket) => {
+                port = socket.local.port();
+                sockets.push(socket);
+            }
+            // A machine without IPv6 (or IPv4) is reached by the other family; the wildcard asks for what there is.
+            Err(error @ (BindError::System { why: Errno::AFNOSUPPORT, .. } | BindError::NotOurs { .. })) if wildcard => {
+                absent = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match absent {
+        Some(error) if sockets.is_empty() => Err(error),
+        _ if sockets.is_empty() => Err(BindError::System { what: "find an address to bind to", why: Errno::AFNOSUPPORT }),
+        _ => Ok(sockets),
+    }
+}
+
+fn small_buffer(sockets: &[Socket], asked: usize) -> Option<String> {
+    let smallest = sockets.iter().map(|socket| socket.receive_buffer).min()?;
+    (smallest < BUFFER_WANTED.min(asked)).then(|| {
+        format!(
+            "the kernel grants only {smallest} bytes of receive buffer: bursts will be lost and repeated; raise it with \
+             sysctl -w net.core.rmem_max={BUFFER} net.core.wmem_max={BUFFER}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read() {
+        assert_eq!("7000".parse(), Ok(Ports { first: 7000, last: 7000 }));
+        assert_eq!("7000-7003".parse::<Ports>().unwrap().iter().collect::<Vec<_>>(), [7000, 7001, 7002, 7003]);
+        for text in ["", "0", "7-6", "70000", "-", "1-", "a-b", "0-5", "1-2-3"] {
+            assert!(text.parse::<Ports>().is_err(), "{text}");
+        }
+        assert_eq!(Ports::ANY.iter().collect::<Vec<_>>(), [0]);
+    }
+}

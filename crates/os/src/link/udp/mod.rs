@@ -1,0 +1,231 @@
+//! UDP over IPv4 and IPv6.
+//!
+//! [`bind`] opens the sockets, [`send`] gathers datagrams into as few calls as the kernel takes (GSO), [`receive`] takes bursts
+//! and cuts what the kernel has put together (GRO).
+
+mod bind;
+mod name;
+mod receive;
+mod send;
+mod socket;
+
+pub use bind::{Bind, BindError, Ports, PortsSyntax};
+
+use super::addresses::{path_mtu, payload_of};
+use super::{Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, local_addresses};
+use core::ops::ControlFlow;
+use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
+use receive::Pool;
+use rustix::event::epoll;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use send::Sent;
+use socket::Socket;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+/// Datagrams after which a burst ends.
+const BURST: usize = 64;
+/// Paths whose datagrams were too big that are remembered until somebody asks.
+const TOO_BIG_MAX: usize = 256;
+
+/// UDP sockets, one for each address family or each address asked for, all on one port.
+#[derive(Debug)]
+pub struct UdpLink {
+    sockets: Vec<Socket>,
+    /// Watches all sockets, if there are several.
+    watch: Option<OwnedFd>,
+    pool: Pool,
+    /// The socket to be looked at first in the next burst.
+    turn: usize,
+    too_big: VecDeque<TooBig>,
+    notices: VecDeque<String>,
+    statistics: Statistics,
+}
+
+impl UdpLink {
+    /// Open sockets as asked for.
+    ///
+    /// # Errors
+    /// [`BindError`]: the port is in use, the address is not ours, and what to do about it.
+    pub fn bind(ask: &Bind) -> Result<UdpLink, BindError> {
+        let (sockets, mut notices) = bind::open(ask)?;
+        let watch = if sockets.len() > 1 { Some(watch(&sockets)?) } else { None };
+        let offload = |off: bool, works: bool| match (off, works) {
+            (true, _) => Offload::Off,
+            (false, true) => Offload::On,
+            (false, false) => Offload::Refused,
+        };
+        let statistics = Statistics {
+            gso: offload(ask.without.gso, sockets.iter().all(|socket| socket.gso)),
+            gro: offload(ask.without.gro, sockets.iter().all(|socket| socket.gro)),
+            send_buffer: sockets.iter().map(|socket| socket.send_buffer).sum(),
+            receive_buffer: sockets.iter().map(|socket| socket.receive_buffer).sum(),
+            ..Statistics::default()
+        };
+        for (mechanism, state) in [("UDP_SEGMENT", statistics.gso), ("UDP_GRO", statistics.gro)] {
+            if state == Offload::Refused {
+                notices.push(format!("the kernel has no {mechanism}: datagrams go one by one, at less than half the speed"));
+            }
+        }
+        let notices = notices.into();
+        Ok(UdpLink { sockets, watch, pool: Pool::new(), turn: 0, too_big: VecDeque::new(), notices, statistics })
+    }
+
+    /// The port all sockets are bound to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.sockets.first().map_or(0, |socket| socket.local.port())
+    }
+
+    /// What the sockets are bound to: wildcards or addresses.
+    #[must_use]
+    pub fn bound(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|socket| socket.local).collect()
+    }
+
+    /// Which socket reaches this peer: one of its family, on loopback if the peer is.
+    fn socket_for(&self, to: SocketAddr) -> Option<usize> {
+        let fits = |socket: &Socket| socket.local.is_ipv4() == to.is_ipv4();
+        let best = |socket: &Socket| {
+            fits(socket) && (socket.local.ip().is_unspecified() || socket.local.ip().is_loopback() == to.ip().is_loopback())
+        };
+        self.sockets.iter().position(best).or_else(|| self.sockets.iter().position(fits))
+    }
+
+    /// Send the beginning of `batch`: how many are done with, or that there is no room.
+    fn send_run(&mut self, batch: &[Outgoing<'_>]) -> io::Result<ControlFlow<(), usize>> {
+        let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
+        let Some(socket) = self.socket_for(first.to).and_then(|index| self.sockets.get_mut(index)) else {
+            self.statistics.unreachable += 1;
+            return Ok(ControlFlow::Continue(1));
+        };
+        let mut run = batch.get(..send::run_length(batch, socket.gso)).unwrap_or_default();
+        let mut sent = send::send(socket.fd.as_fd(), run);
+        if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
+            // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
+            let doubt = matches!(sent, Sent::Unfit);
+            run = run.get(..1).unwrap_or_default();
+            sent = send::send(socket.fd.as_fd(), run);
+            if doubt && matches!(sent, Sent::Whole) {
+                socket.gso = false;
+                self.statistics.gso = Offload::Refused;
+                self.notices.push_back(format!(
+                    "the network device refused to cut datagrams (UDP_SEGMENT) towards {}: they go one by one, at less than \
+                     half the speed; is checksum offload switched off (ethtool -K DEVICE tx on)?",
+                    first.to
+                ));
+            }
+        }
+        self.settle(run, sent)
+    }
+
+    fn settle(&mut self, run: &[Outgoing<'_>], sent: Sent) -> io::Result<ControlFlow<(), usize>> {
+        match sent {
+            Sent::Whole => {
+                self.statistics.calls_out += 1;
+                self.statistics.datagrams_out += run.len() as u64;
+                self.statistics.bytes_out += run.iter().map(|datagram| datagram.len() as u64).sum::<u64>();
+            }
+            Sent::NoRoom => {
+                self.statistics.would_block += 1;
+                return Ok(ControlFlow::Break(()));
+            }
+            Sent::TooBig => {
+                self.statistics.too_big += run.len() as u64;
+                run.iter().for_each(|datagram| self.tell_too_big(datagram.to, datagram.len()));
+            }
+            Sent::Unfit | Sent::Unreachable => self.statistics.unreachable += run.len() as u64,
+            Sent::Broken(error) => return Err(error),
+        }
+        Ok(ControlFlow::Continue(run.len()))
+    }
+
+    fn tell_too_big(&mut self, to: SocketAddr, tried: usize) {
+        if self.too_big.len() < TOO_BIG_MAX && self.too_big.iter().all(|told| told.to != to) {
+            // The kernel may believe in a larger path than it takes; then half, down to what every path must carry.
+            let fits = match self.datagram_max_to(to) {
+                known if known < tried => known,
+                _ => (tried / 2).max(DATAGRAM_MIN).min(tried.saturating_sub(1)),
+            };
+            self.too_big.push_back(TooBig { to, tried, fits });
+        }
+    }
+}
+
+/// One descriptor that is readable when any socket is.
+fn watch(sockets: &[Socket]) -> Result<OwnedFd, BindError> {
+    let fail = |why| BindError::System { what: "watch several sockets (epoll)", why };
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fail)?;
+    for (index, socket) in sockets.iter().enumerate() {
+        epoll::add(&watch, &socket.fd, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN).map_err(fail)?;
+    }
+    Ok(watch)
+}
+
+impl Link for UdpLink {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = batch.get(done..).filter(|rest| !rest.is_empty()) {
+            match self.send_run(rest)? {
+                ControlFlow::Continue(more) => done += more,
+                ControlFlow::Break(()) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        let count = self.sockets.len();
+        let mut taken = 0;
+        for step in 0..count {
+            let Some(socket) = self.sockets.get((self.turn + step) % count) else { break };
+            while taken < BURST {
+                let burst = self.pool.receive(socket.fd.as_fd(), &mut self.statistics, take)?;
+                taken += burst.datagrams;
+                if burst.drained {
+                    break;
+                }
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        Ok(taken)
+    }
+
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        let mut all = local_addresses()?;
+        all.retain_mut(|local| {
+            local.address.set_port(self.port());
+            self.sockets.iter().any(|socket| socket.serves(local.address.ip()))
+        });
+        Ok(all)
+    }
+
+    fn datagram_max(&self) -> usize {
+        DATAGRAM_MAX
+    }
+
+    fn datagram_max_to(&self, to: SocketAddr) -> usize {
+        path_mtu(to).map_or(DATAGRAM_MIN, |mtu| payload_of(mtu, to))
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.sockets.iter().map(|socket| socket.receive_buffer).min().unwrap_or(0)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.as_ref().map(AsFd::as_fd).or_else(|| self.sockets.first().map(|socket| socket.fd.as_fd()))
+    }
+
+    fn poll_too_big(&mut self) -> Option<TooBig> {
+        self.too_big.pop_front()
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.notices.pop_front()
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics { overflowed: self.sockets.iter().map(Socket::overflowed).sum(), ..self.statistics }
+    }
+}

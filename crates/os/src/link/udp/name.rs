@@ -1,0 +1,94 @@
+//! Socket addresses as the kernel wants them.
+
+use core::mem::{MaybeUninit, size_of};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// A kernel's socket address of either family, with its length.
+pub(super) struct Name {
+    storage: MaybeUninit<libc::sockaddr_storage>,
+    len: libc::socklen_t,
+}
+
+impl Name {
+    /// Room for the kernel to write one.
+    pub(super) const fn empty() -> Name {
+        Name { storage: MaybeUninit::zeroed(), len: size_of::<libc::sockaddr_storage>() as libc::socklen_t }
+    }
+
+    pub(super) fn of(address: SocketAddr) -> Name {
+        let mut name = Name::empty();
+        match address {
+            SocketAddr::V4(v4) => name.put(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(v6) => name.put(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            }),
+        }
+        name
+    }
+
+    fn put<T: Copy>(&mut self, address: T) {
+        const { assert!(size_of::<T>() <= size_of::<libc::sockaddr_storage>()) };
+        // SAFETY: the storage is larger (checked above) and aligned for every socket address; `T` is plain data.
+        unsafe { self.storage.as_mut_ptr().cast::<T>().write(address) };
+        self.len = size_of::<T>() as libc::socklen_t;
+    }
+
+    /// For the kernel to read.
+    pub(super) fn as_ptr(&self) -> *const libc::sockaddr_storage {
+        self.storage.as_ptr()
+    }
+
+    /// For the kernel to write.
+    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr_storage {
+        self.storage.as_mut_ptr()
+    }
+
+    pub(super) fn len(&self) -> libc::socklen_t {
+        self.len
+    }
+
+    /// What the kernel wrote, `len` bytes of it, if it is of a family we know.
+    pub(super) fn read(&self, len: libc::socklen_t) -> Option<SocketAddr> {
+        // SAFETY: the storage was zeroed when made, so all of it is initialized; the casts stay inside it and are aligned.
+        unsafe {
+            let family = libc::c_int::from((*self.as_ptr()).ss_family);
+            if family == libc::AF_INET && len as usize >= size_of::<libc::sockaddr_in>() {
+                let v4 = &*self.as_ptr().cast::<libc::sockaddr_in>();
+                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))
+            } else if family == libc::AF_INET6 && len as usize >= size_of::<libc::sockaddr_in6>() {
+                let v6 = &*self.as_ptr().cast::<libc::sockaddr_in6>();
+                let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+                // The flow label is the sender's business and would make two addresses of one peer.
+                Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)))
+            } else {
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_kernels_form() {
+        for text in ["127.0.0.1:80", "255.1.2.3:65535", "[::1]:7", "[fe80::1%3]:9"] {
+            let address: SocketAddr = text.parse().unwrap();
+            let name = Name::of(address);
+            assert_eq!(name.read(name.len()), Some(address));
+        }
+        assert_eq!(Name::empty().read(128), None);
+        assert_eq!(Name::of("1.2.3.4:5".parse().unwrap()).read(4), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! Datagrams in: bursts into a pool, cut where the kernel has put several together.
+
+use super::super::Statistics;
+use super::name::Name;
+use super::socket::UDP_GRO;
+use core::mem::size_of;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::net::SocketAddr;
+
+/// Buffers filled by one call.
+const BUFFERS: usize = 8;
+/// Bytes of each: no datagram and no group of them is longer.
+const BUFFER_LEN: usize = 64 << 10;
+/// Room for the control messages of one buffer, in words so that they are aligned.
+const CONTROL_WORDS: usize = 16;
+
+/// Buffers that are used again and again.
+#[derive(Debug)]
+pub(super) struct Pool {
+    bytes: Vec<u8>,
+}
+
+/// What one call brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    pub(super) datagrams: usize,
+    /// Nothing is left for now.
+    pub(super) drained: bool,
+}
+
+type ControlRoom = [u64; CONTROL_WORDS];
+
+impl Pool {
+    pub(super) fn new() -> Pool {
+        Pool { bytes: vec![0; BUFFERS * BUFFER_LEN] }
+    }
+
+    /// One call; hands each datagram on.
+    pub(super) fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        statistics: &mut Statistics,
+        take: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) -> io::Result<Burst> {
+        let mut names = [const { Name::empty() }; BUFFERS];
+        let mut controls: [ControlRoom; BUFFERS] = [[0; CONTROL_WORDS]; BUFFERS];
+        // SAFETY: plain data for which zeros are valid.
+        let mut vectors: [libc::iovec; BUFFERS] = unsafe { core::mem::zeroed() };
+        // SAFETY: as above.
+        let mut messages: [libc::mmsghdr; BUFFERS] = unsafe { core::mem::zeroed() };
+        let rooms = self.bytes.chunks_exact_mut(BUFFER_LEN).zip(&mut vectors).zip(&mut names).zip(&mut controls);
+        for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages) {
+            *vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            let header = &mut message.msg_hdr;
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_namelen = name.len();
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = size_of::<ControlRoom>() as _;
+        }
+        let filled = receive_messages(fd, &mut messages)?;
+        if filled == 0 {
+            return Ok(Burst { datagrams: 0, drained: true });
+        }
+        statistics.calls_in += 1;
+        let mut datagrams = 0;
+        for ((buffer, name), message) in self.bytes.chunks_exact(BUFFER_LEN).zip(&names).zip(&messages).take(filled) {
+            let bytes = buffer.get(..message.msg_len as usize);
+            let cut_short = message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+            let (Some(bytes), Some(from), false) = (bytes, name.read(message.msg_hdr.msg_namelen), cut_short) else {
+                statistics.truncated += 1;
+                continue;
+            };
+            let size = segment_size(&message.msg_hdr);
+            datagrams += cut(bytes, size, &mut |datagram| take(from, datagram));
+            statistics.bytes_in += bytes.len() as u64;
+        }
+        statistics.datagrams_in += datagrams as u64;
+        Ok(Burst { datagrams, drained: filled < BUFFERS })
+    }
+}
+
+/// How many messages were filled: none if nothing is there.
+fn receive_messages(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr; BUFFERS]) -> io::Result<usize> {
+    // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of them must not hold us here.
+    for _ in 0..BUFFERS {
+        // SAFETY: every header leads to a buffer, a name and control room of its own that outlive the call, with their
+        // true lengths.
+        let answer = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                messages.as_mut_ptr(),
+                BUFFERS as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                core::ptr::null_mut(),
+            )
+        };
+        if let Ok(filled) = usize::try_from(answer) {
+            return Ok(filled);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error().unwrap_or(0) {
+            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => return Ok(0),
+            libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL | libc::ENOSYS => return Err(error),
+            // Interrupted, or an error of some peer: look again.
+            _ => {}
+        }
+    }
+    Ok(0)
+}
+
+/// The size of the datagrams that were put together, if the kernel says they were.
+fn segment_size(header: &libc::msghdr) -> Option<usize> {
+    // SAFETY: the kernel has written `msg_controllen` bytes of well-formed control messages into the room that the header
+    // leads to; the macros stay inside it.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(header);
+        while let Some(control) = at.as_ref() {
+            if control.cmsg_level == libc::SOL_UDP && control.cmsg_type == UDP_GRO {
+                return usize::try_from(libc::CMSG_DATA(at).cast::<libc::c_int>().read_unaligned()).ok();
+            }
+            at = libc::CMSG_NXTHDR(header, at);
+        }
+    }
+    None
+}
+
+/// Cuts a buffer into datagrams of `size`, the last of which may be shorter; how many. A datagram without bytes is one, too.
+fn cut(bytes: &[u8], size: Option<usize>, each: &mut dyn FnMut(&[u8])) -> usize {
+    match size {
+        Some(size) if size > 0 && size < bytes.len() => {
+            bytes.chunks(size).for_each(&mut *each);
+            bytes.len().div_ceil(size)
+        }
+        _ => {
+            each(bytes);
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn cutting_loses_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..500), size in proptest::option::of(0_usize..600)) {
+            let mut pieces: Vec<Vec<u8>> = Vec::new();
+            let count = cut(&bytes, size, &mut |piece| pieces.push(piece.to_vec()));
+            prop_assert_eq!(count, pieces.len());
+            prop_assert_eq!(pieces.concat(), bytes);
+            if let Some(size) = size.filter(|size| *size > 0) {
+                prop_assert!(pieces.iter().rev().skip(1).all(|piece| piece.len() == size));
+            }
+        }
+    }
+}

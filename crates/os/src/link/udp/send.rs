@@ -1,0 +1,191 @@
+//! Datagrams out: as many as one call takes.
+//!
+//! `UDP_SEGMENT` cuts one long message into datagrams of equal size, of which the last may be shorter. Header, payload and tag
+//! of each are gathered from where they lie.
+
+use super::super::Outgoing;
+use super::name::Name;
+use super::socket::UDP_SEGMENT;
+use core::mem::{MaybeUninit, size_of};
+use oikaze_protocol::limits::DATAGRAM_MAX;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::io;
+
+/// Datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take more).
+pub(super) const SEGMENTS_MAX: usize = 64;
+/// Pieces of one datagram.
+const PIECES: usize = 3;
+
+const _: () = assert!(SEGMENTS_MAX * PIECES <= 1024, "IOV_MAX");
+
+/// What became of a call.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// The kernel has all of it.
+    Whole,
+    /// Not now.
+    NoRoom,
+    /// More than the path carries.
+    TooBig,
+    /// Refused in a way that may be meant for `UDP_SEGMENT` or for the datagram.
+    Unfit,
+    /// Never arrives; others may.
+    Unreachable,
+    /// The socket is of no use any more.
+    Broken(io::Error),
+}
+
+/// How many of the first datagrams can go in one call: to the same peer, of equal size but for a shorter last one.
+pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
+    let Some(first) = batch.first() else { return 0 };
+    let size = first.len();
+    if !gso || size == 0 {
+        return 1;
+    }
+    let mut count = 0;
+    let mut total = 0;
+    for datagram in batch.iter().take(SEGMENTS_MAX) {
+        let len = datagram.len();
+        if datagram.to != first.to || len > size || len == 0 || total + len > DATAGRAM_MAX {
+            break;
+        }
+        count += 1;
+        total += len;
+        if len < size {
+            break;
+        }
+    }
+    count.max(1)
+}
+
+/// One call for one run.
+pub(super) fn send(fd: BorrowedFd<'_>, run: &[Outgoing<'_>]) -> Sent {
+    let Some(first) = run.first() else { return Sent::Whole };
+    let mut pieces = Pieces::new();
+    for datagram in run.iter().take(SEGMENTS_MAX) {
+        pieces.push(datagram.head.as_ptr(), datagram.head.len());
+        pieces.push(datagram.payload.as_ptr(), datagram.payload.len());
+        pieces.push(datagram.tag.as_ptr(), datagram.tag.len());
+    }
+    let name = Name::of(first.to);
+    // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C libraries).
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_name = name.as_ptr().cast_mut().cast();
+    message.msg_namelen = name.len();
+    message.msg_iov = pieces.slots.as_mut_ptr().cast();
+    message.msg_iovlen = pieces.count as _;
+    let mut control = Control::new();
+    if run.len() > 1 {
+        control.segment(first.len() as u16, &mut message);
+    }
+    loop {
+        // SAFETY: the name, the pieces and the control message live until the call returns; the pieces lead to slices
+        // that `run` borrows and to bytes that its gathers keep in place; the kernel only reads them.
+        let answer = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        if answer >= 0 {
+            return Sent::Whole;
+        }
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error().unwrap_or(0) {
+            libc::EINTR => continue,
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Sent::NoRoom,
+            libc::EMSGSIZE => Sent::TooBig,
+            libc::EINVAL | libc::EIO | libc::ENOPROTOOPT | libc::EOPNOTSUPP => Sent::Unfit,
+            libc::EBADF | libc::ENOTSOCK | libc::EPIPE => Sent::Broken(error),
+            // No route, refused by a firewall or by the peer (told by ICMP), interface gone: as good as lost on the way.
+            _ => Sent::Unreachable,
+        };
+    }
+}
+
+/// Addresses and lengths for one call.
+struct Pieces {
+    slots: [MaybeUninit<libc::iovec>; SEGMENTS_MAX * PIECES],
+    count: usize,
+}
+
+impl Pieces {
+    fn new() -> Pieces {
+        Pieces { slots: [const { MaybeUninit::uninit() }; SEGMENTS_MAX * PIECES], count: 0 }
+    }
+
+    fn push(&mut self, at: *const u8, len: usize) {
+        if len > 0
+            && let Some(slot) = self.slots.get_mut(self.count)
+        {
+            slot.write(libc::iovec { iov_base: at.cast_mut().cast(), iov_len: len });
+            self.count += 1;
+        }
+    }
+}
+
+/// Room for one control message of two bytes.
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    segment: u16,
+    padding: [u16; 3],
+}
+
+// The layout that CMSG_DATA and CMSG_SPACE compute.
+const _: () = {
+    // SAFETY: these compute numbers only.
+    unsafe {
+        assert!(core::mem::offset_of!(Control, segment) == libc::CMSG_LEN(0) as usize);
+        assert!(size_of::<Control>() == libc::CMSG_SPACE(size_of::<u16>() as u32) as usize);
+    }
+};
+
+impl Control {
+    fn new() -> Control {
+        // SAFETY: plain data for which zeros are valid.
+        unsafe { core::mem::zeroed() }
+    }
+
+    /// Ask for segments of so many bytes.
+    fn segment(&mut self, bytes: u16, message: &mut libc::msghdr) {
+        self.header.cmsg_level = libc::SOL_UDP;
+        self.header.cmsg_type = UDP_SEGMENT;
+        // SAFETY: computes a number.
+        self.header.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as _;
+        self.segment = bytes;
+        message.msg_control = (&raw mut *self).cast();
+        message.msg_controllen = size_of::<Control>() as _;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Gather;
+
+    fn lengths(sizes: &[(u8, usize)], gso: bool) -> usize {
+        let bytes = vec![0; 70_000];
+        let batch: Vec<Outgoing<'_>> = sizes
+            .iter()
+            .map(|(peer, len)| Outgoing {
+                to: ([127, 0, 0, *peer], 1).into(),
+                head: bytes.get(..*len).unwrap(),
+                payload: Gather::EMPTY,
+                tag: &[],
+            })
+            .collect();
+        run_length(&batch, gso)
+    }
+
+    #[test]
+    fn a_run_is_equal_datagrams_to_one_peer_and_a_shorter_one() {
+        assert_eq!(lengths(&[], true), 0);
+        assert_eq!(lengths(&[(1, 100); 5], true), 5);
+        assert_eq!(lengths(&[(1, 100); 5], false), 1);
+        assert_eq!(lengths(&[(1, 100), (1, 100), (1, 60), (1, 60)], true), 3);
+        assert_eq!(lengths(&[(1, 100), (1, 101)], true), 1);
+        assert_eq!(lengths(&[(1, 100), (2, 100)], true), 1);
+        assert_eq!(lengths(&[(1, 100), (1, 0)], true), 1);
+        assert_eq!(lengths(&[(1, 0), (1, 0)], true), 1);
+        assert_eq!(lengths(&[(1, 10); 100], true), SEGMENTS_MAX);
+        assert_eq!(lengths(&[(1, 8248); 20], true), 7);
+        assert_eq!(lengths(&[(1, 65_507), (1, 1)], true), 1);
+        assert_eq!(lengths(&[(1, 65_508)], true), 1);
+    }
+}

@@ -1,0 +1,103 @@
+//! One socket and its options.
+
+use super::bind::BindError;
+use crate::without::Without;
+use core::ffi::c_int;
+use core::mem::size_of;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
+use std::net::SocketAddr;
+
+/// `UDP_SEGMENT` and `UDP_GRO` of linux/udp.h.
+pub(super) const UDP_SEGMENT: c_int = 103;
+pub(super) const UDP_GRO: c_int = 104;
+
+/// A bound, non-blocking UDP socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) fd: OwnedFd,
+    pub(super) local: SocketAddr,
+    /// One call may send several datagrams.
+    pub(super) gso: bool,
+    /// One buffer may bring several datagrams.
+    pub(super) gro: bool,
+    /// Bytes, as the kernel counts them.
+    pub(super) send_buffer: usize,
+    pub(super) receive_buffer: usize,
+}
+
+impl Socket {
+    /// Bind to `local` (port 0: one of the kernel's choice).
+    pub(super) fn open(local: SocketAddr, buffer: usize, without: &Without) -> Result<Socket, BindError> {
+        let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = socket_with(family, SocketType::DGRAM, flags, None).map_err(|why| BindError::System {
+            what: if local.is_ipv4() { "open an IPv4 socket" } else { "open an IPv6 socket" },
+            why,
+        })?;
+        if local.is_ipv6() {
+            sockopt::set_ipv6_v6only(&fd, true).map_err(|why| BindError::System { what: "keep IPv4 off an IPv6 socket", why })?;
+        }
+        forbid_fragments(fd.as_fd(), local);
+        bind(&fd, &local).map_err(|why| BindError::of(local, why))?;
+        let local = getsockname(&fd)
+            .and_then(SocketAddr::try_from)
+            .map_err(|why| BindError::System { what: "ask for a socket's own address", why })?;
+        let (send_buffer, receive_buffer) = enlarge_buffers(fd.as_fd(), buffer);
+        // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
+        let gso = !without.gso && set(fd.as_fd(), UDP_SEGMENT, 0).is_ok();
+        let gro = !without.gro && set(fd.as_fd(), UDP_GRO, 1).is_ok();
+        Ok(Socket { fd, local, gso, gro, send_buffer, receive_buffer })
+    }
+
+    /// Does a datagram to this address of ours come to this socket?
+    pub(super) fn serves(&self, ip: std::net::IpAddr) -> bool {
+        let own = self.local.ip();
+        own == ip || (own.is_unspecified() && own.is_ipv4() == ip.is_ipv4())
+    }
+
+    /// Datagrams the kernel dropped for want of room.
+    pub(super) fn overflowed(&self) -> u64 {
+        // linux/sock_diag.h: SO_MEMINFO answers an array of counters, SK_MEMINFO_DROPS is the ninth.
+        const SK_MEMINFO_VARS: usize = 9;
+        const SK_MEMINFO_DROPS: usize = 8;
+        let mut counters = [0_u32; SK_MEMINFO_VARS];
+        let mut len = size_of::<[u32; SK_MEMINFO_VARS]>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes into the array.
+        let answer = unsafe {
+            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, counters.as_mut_ptr().cast(), &raw mut len)
+        };
+        if answer == 0 { counters.get(SK_MEMINFO_DROPS).copied().unwrap_or(0).into() } else { 0 }
+    }
+}
+
+/// A datagram that does not fit is an error here and now, and not fragments that are lost one by one. A kernel that cannot
+/// (there is none we know of) sends fragments, which still works.
+fn forbid_fragments(fd: BorrowedFd<'_>, local: SocketAddr) {
+    let _ = if local.is_ipv4() {
+        sockopt::set_ip_mtu_discover(fd, sockopt::Ipv4PathMtuDiscovery::DO)
+    } else {
+        sockopt::set_ipv6_mtu_discover(fd, sockopt::Ipv6PathMtuDiscovery::DO)
+    };
+}
+
+/// As large as allowed: past the limit if privileged, else up to net.core.{w,r}mem_max. What came of it, as the kernel counts
+/// (twice the bytes asked for, since its own bookkeeping is in it).
+fn enlarge_buffers(fd: BorrowedFd<'_>, bytes: usize) -> (usize, usize) {
+    let send = sockopt::set_socket_send_buffer_size_force(fd, bytes).or_else(|_| sockopt::set_socket_send_buffer_size(fd, bytes));
+    let receive =
+        sockopt::set_socket_recv_buffer_size_force(fd, bytes).or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes));
+    // A refusal leaves the default, which the answers below tell.
+    let _ = (send, receive);
+    (sockopt::socket_send_buffer_size(fd).unwrap_or(0), sockopt::socket_recv_buffer_size(fd).unwrap_or(0))
+}
+
+fn set(fd: BorrowedFd<'_>, option: c_int, value: c_int) -> Result<(), Errno> {
+    // SAFETY: the kernel reads one int.
+    let answer = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_UDP, option, (&raw const value).cast(), size_of::<c_int>() as libc::socklen_t)
+    };
+    if answer == 0 { Ok(()) } else { Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)) }
+}

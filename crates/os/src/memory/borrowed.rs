@@ -1,0 +1,224 @@
+//! Memory of the program, lent to the runtime until a scope ends.
+//!
+//! A send may be repeated long after the call that began it has returned, and reads its source again each time. So memory that
+//! the program may free can only be lent inside a closure: when the closure ends, the loan is revoked, and accesses under way
+//! are waited for, before the program gets its memory back. The shape is that of `std::thread::scope`.
+
+use super::Region;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use rustix::thread::futex;
+use std::sync::Mutex;
+
+/// Lends memory for the length of one closure; see [`scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    lent: Mutex<Vec<Region>>,
+    // Invariant in both lifetimes, as in `std::thread::Scope`: neither may be shortened or stretched.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'env> Scope<'_, 'env> {
+    /// Lend memory for reading: puts and sends may gather from it.
+    pub fn borrow(&self, bytes: &'env [u8]) -> Region {
+        self.lend(NonNull::from(bytes).cast(), bytes.len(), false)
+    }
+
+    /// Lend memory for reading and writing: gets may land in it too.
+    pub fn borrow_mut(&self, bytes: &'env mut [u8]) -> Region {
+        let len = bytes.len();
+        self.lend(NonNull::from(bytes).cast(), len, true)
+    }
+
+    fn lend(&self, at: NonNull<u8>, len: usize, writable: bool) -> Region {
+        let region = Region::borrowed(at, len, writable);
+        let mut lent = self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // A scope that lends again and again would keep every gate: forget those that nobody else knows of.
+        if lent.len() == lent.capacity() {
+            lent.retain(|region| !region.is_last());
+        }
+        lent.push(region.clone());
+        region
+    }
+
+    fn close(&self) {
+        for region in self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..) {
+            region.close();
+        }
+    }
+}
+
+/// Runs `body` with a [`Scope`] that lends memory. All loans end before this returns or unwinds: later accesses through regions
+/// that were kept fail with [`Closed`](super::AccessError::Closed), accesses under way are waited for.
+///
+/// A [`Gather`](super::Gather) is an access under way: whoever keeps one makes the scope wait.
+pub fn scope<'env, R>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
+    struct Closing<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
+    impl Drop for Closing<'_, '_, '_> {
+        fn drop(&mut self) {
+            self.0.close();
+        }
+    }
+    let scope = Scope { lent: Mutex::new(Vec::new()), scope: PhantomData, env: PhantomData };
+    let closing = Closing(&scope);
+    body(closing.0)
+}
+
+/// Lends one slice for reading while `body` runs.
+pub fn with_borrowed<R>(bytes: &[u8], body: impl FnOnce(&Region) -> R) -> R {
+    scope(|scope| body(&scope.borrow(bytes)))
+}
+
+/// Lends one slice for reading and writing while `body` runs.
+pub fn with_borrowed_mut<R>(bytes: &mut [u8], body: impl FnOnce(&Region) -> R) -> R {
+    scope(|scope| body(&scope.borrow_mut(bytes)))
+}
+
+/// Counts accesses under way, and closes: afterwards none begins.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// [`CLOSED`] and the number of visitors.
+    state: AtomicU32,
+}
+
+const CLOSED: u32 = 1 << 31;
+/// Only reached by forgetting visits on purpose; going on would let the count run into `CLOSED`.
+const VISITORS_MAX: u32 = 1 << 30;
+
+impl Gate {
+    pub(super) fn new() -> Gate {
+        Gate { state: AtomicU32::new(0) }
+    }
+
+    /// Begin an access; `false` if closed. Each `true` needs one [`Gate::leave`].
+    pub(super) fn enter(&self) -> bool {
+        // Acquire: sees what the lender wrote. The count itself is what `close` waits for.
+        let state = self.state.fetch_add(1, Ordering::Acquire);
+        if state & !CLOSED > VISITORS_MAX {
+            std::process::abort();
+        }
+        if state & CLOSED != 0 {
+            self.leave();
+            return false;
+        }
+        true
+    }
+
+    /// End an access.
+    pub(super) fn leave(&self) {
+        // Release: what the access did comes before the lender's next step.
+        if self.state.fetch_sub(1, Ordering::Release) == CLOSED | 1 {
+            // Nobody waits if this fails; the waiter looks again by itself if it had not slept yet.
+            let _ = futex::wake(&self.state, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+    }
+
+    /// An access that ends by itself.
+    pub(super) fn visit(&self) -> Option<Visit<'_>> {
+        self.enter().then(|| Visit(self))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Let nobody in any more, and wait until all are out.
+    pub(super) fn close(&self) {
+        let mut state = self.state.fetch_or(CLOSED, Ordering::Acquire) | CLOSED;
+        while state != CLOSED {
+            // Interrupted, or changed meanwhile: look again.
+            let _ = futex::wait(&self.state, futex::Flags::PRIVATE, state, None);
+            state = self.state.load(Ordering::Acquire);
+        }
+    }
+}
+
+/// An access under way.
+#[derive(Debug)]
+pub(super) struct Visit<'a>(&'a Gate);
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::AccessError;
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn memory_is_reachable_inside_the_scope_and_not_after() {
+        let mut source = *b"wind from behind";
+        let kept = with_borrowed(&source, |region| {
+            let mut bytes = [0; 4];
+            region.read(5, &mut bytes).unwrap();
+            assert_eq!(&bytes, b"from");
+            assert_eq!(region.write(0, b"x"), Err(AccessError::ReadOnly));
+            region.clone()
+        });
+        assert_eq!(kept.read(0, &mut [0; 1]), Err(AccessError::Closed));
+        let kept = with_borrowed_mut(&mut source, |region| {
+            region.write(0, b"gale").unwrap();
+            region.clone()
+        });
+        assert_eq!(&source[..5], b"gale ");
+        assert_eq!(kept.write(0, b"x"), Err(AccessError::Closed));
+        assert!(kept.is_closed());
+    }
+
+    #[test]
+    fn the_scope_waits_for_an_access_under_way() {
+        let bytes = vec![7_u8; 100];
+        let (give, take) = mpsc::channel();
+        let (done, seen) = mpsc::channel();
+        let other = std::thread::spawn(move || {
+            let (region, hold): (Region, (NonNullSend, super::super::region::Hold)) = take.recv().unwrap();
+            while !region.is_closed() {
+                std::thread::yield_now();
+            }
+            done.send(()).unwrap();
+            drop(hold);
+        });
+        with_borrowed(&bytes, |region| {
+            let (at, hold) = region.hold(0, 100).unwrap();
+            give.send((region.clone(), (NonNullSend(at), hold))).unwrap();
+        });
+        // The loan is over, so the other thread has seen it closing and let go.
+        assert!(seen.try_recv().is_ok());
+        other.join().unwrap();
+    }
+
+    struct NonNullSend(#[allow(dead_code)] NonNull<u8>);
+    // SAFETY: never dereferenced in the test.
+    unsafe impl Send for NonNullSend {}
+
+    #[test]
+    fn a_panic_ends_the_loan_too() {
+        let bytes = [1_u8; 8];
+        let kept = Mutex::new(None);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            with_borrowed(&bytes, |region| {
+                *kept.lock().unwrap() = Some(region.clone());
+                std::panic::resume_unwind(Box::new("on purpose"));
+            })
+        }));
+        assert!(caught.is_err());
+        assert!(kept.into_inner().unwrap().unwrap().is_closed());
+    }
+
+    #[test]
+    fn many_loans_in_one_scope_do_not_pile_up() {
+        let bytes = [0_u8; 16];
+        scope(|scope| {
+            for _ in 0..10_000 {
+                drop(scope.borrow(&bytes));
+            }
+            assert!(scope.lent.lock().unwrap().capacity() <= 8);
+        });
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong with memory, said so that a person can act on it.
+
+use rustix::io::Errno;
+
+/// Memory could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// A system call failed.
+    #[error("could not {what} ({bytes} bytes): {why}; {remedy}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// How much of it.
+        bytes: usize,
+        /// The system's answer.
+        why: Errno,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// There is less memory than asked for, and taking it page by page would end in the out-of-memory killer.
+    #[error("could not reserve {bytes} bytes: only {available} bytes are available ({limit}); use less, or raise the limit")]
+    NotAvailable {
+        /// How much was asked for.
+        bytes: usize,
+        /// How much there is.
+        available: usize,
+        /// Whose limit it is.
+        limit: &'static str,
+    },
+    /// Nothing was asked for, or more than any machine has.
+    #[error("a region of {0} bytes makes no sense; ask for 1 byte to 2^47 bytes")]
+    Length(usize),
+    /// Rights that the memory itself cannot grant.
+    #[error("this memory was lent for reading; write and atomic rights cannot be granted, borrow it mutably instead")]
+    ReadOnly,
+    /// The table has no slot left.
+    #[error("{0} regions are registered, which is all there may be; remove some")]
+    TableFull(usize),
+    /// No random key could be drawn.
+    #[error("could not draw a random key: {0}; is /dev/urandom there and getrandom(2) permitted?")]
+    Random(&'static str),
+}
+
+impl MemoryError {
+    pub(crate) fn system(what: &'static str, bytes: usize, why: Errno) -> MemoryError {
+        let remedy = match why {
+            Errno::NOMEM => "use less memory, or look at ulimit -v, the container's memory limit and vm.overcommit_memory",
+            Errno::NOSPC => {
+                "memory for shared files (tmpfs) is full: use less, or free some in /dev/shm and the container's limit"
+            }
+            Errno::MFILE | Errno::NFILE => "too many open files: raise ulimit -n",
+            Errno::FBIG => "the file size limit is lower: raise ulimit -f",
+            Errno::AGAIN => "locked memory is limited: raise ulimit -l",
+            Errno::PERM | Errno::ACCESS => "the sandbox forbids it: permit memfd_create and mmap in the seccomp profile",
+            Errno::NOSYS => "the kernel is too old or the sandbox hides the call: Linux 5.15 or newer is needed",
+            _ => "see the system's message",
+        };
+        MemoryError::System { what, bytes, why, remedy }
+    }
+}
+
+/// An access to a region that cannot be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// Past the end.
+    #[error("{len} bytes at offset {offset} lie outside a region of {size} bytes")]
+    OutOfBounds {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// The region's size.
+        size: u64,
+    },
+    /// An atomic access to a word that is not aligned.
+    #[error("the word at offset {offset} is not at a multiple of 8 bytes in memory; atomics need that")]
+    Misaligned {
+        /// Where.
+        offset: u64,
+    },
+    /// The memory was lent for reading.
+    #[error("this memory was lent for reading only; borrow it mutably to write")]
+    ReadOnly,
+    /// The scope that lent the memory has ended.
+    #[error("the scope that lent this memory has ended; use the region only inside it")]
+    Closed,
+}

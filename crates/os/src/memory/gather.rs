@@ -1,0 +1,73 @@
+//! Bytes of a region on their way into an iovec.
+
+use super::region::Hold;
+use core::ptr::NonNull;
+
+/// Checked bytes of a region that stay in place for as long as this lives: what a link gathers a datagram's payload from.
+///
+/// Short-lived: a scope that lent the memory waits for it.
+#[derive(Debug)]
+pub struct Gather {
+    at: NonNull<u8>,
+    len: usize,
+    hold: Option<Hold>,
+}
+
+// SAFETY: the bytes stay valid while `hold` lives, on whatever thread; they are only read.
+unsafe impl Send for Gather {}
+// SAFETY: as above.
+unsafe impl Sync for Gather {}
+
+impl Gather {
+    /// Nothing.
+    pub const EMPTY: Gather = Gather { at: NonNull::dangling(), len: 0, hold: None };
+
+    /// `len` bytes at `at`, valid while `hold` lives.
+    pub(super) fn new(at: NonNull<u8>, len: usize, hold: Hold) -> Gather {
+        Gather { at, len, hold: Some(hold) }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address for an iovec. Not to be used after this value is gone.
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        debug_assert!(self.hold.is_some() || self.len == 0);
+        self.at.as_ptr()
+    }
+
+    /// Look at the bytes, for a checksum or a simulated wire. They are the source of a send that is under way, which nobody may
+    /// change; should somebody do so all the same, the checksum is of some mixture, the datagram is dropped by its receiver, and
+    /// the source is read again.
+    pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: valid for `len` bytes while `self` lives (an empty one dangles but is aligned); bytes have no invalid
+        // values. A writer that breaks the rule above races with `look`, as it would with the kernel's copy.
+        look(unsafe { core::slice::from_raw_parts(self.at.as_ptr(), self.len) })
+    }
+
+    /// Append the bytes to `into`.
+    pub fn append_to(&self, into: &mut Vec<u8>) {
+        into.reserve(self.len);
+        // SAFETY: room for `len` bytes was just made; the source is valid while `self` lives, and a vector overlaps no
+        // region. Afterwards the first `len` bytes behind the old length are initialized.
+        unsafe {
+            core::ptr::copy_nonoverlapping(self.at.as_ptr(), into.as_mut_ptr().add(into.len()), self.len);
+            into.set_len(into.len() + self.len);
+        }
+    }
+}
+
+impl Default for Gather {
+    fn default() -> Gather {
+        Gather::EMPTY
+    }
+}

@@ -1,0 +1,56 @@
+//! Files in memory of fixed size.
+
+use super::mapping::whole_pages;
+use super::{MemoryError, available};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::process::{Resource, getrlimit};
+
+/// A memory file of at least `len` bytes (whole pages) that can neither shrink nor grow: no peer that holds the descriptor can
+/// make our accesses fail. It has all its pages: what cannot be had is an error here and not a SIGBUS later.
+pub(super) fn memfd(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
+    let len = whole_pages(len)?;
+    // Past this limit the kernel sends SIGXFSZ, which ends the process before the error is seen.
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len as u64) {
+        return Err(MemoryError::system("size a memory file", len, rustix::io::Errno::FBIG));
+    }
+    available::check(len)?;
+    // Linux 6.3 wants to be told that it is not executable (vm.memfd_noexec); older kernels do not know the flag.
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
+        .or_else(|why| if why == rustix::io::Errno::INVAL { memfd_create(name, flags) } else { Err(why) })
+        .map_err(|why| MemoryError::system("create a memory file", len, why))?;
+    ftruncate(&file, len as u64).map_err(|why| MemoryError::system("size a memory file", len, why))?;
+    loop {
+        match fallocate(&file, FallocateFlags::empty(), 0, len as u64) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(why) => return Err(MemoryError::system("reserve memory for a memory file", len, why)),
+        }
+    }
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+        .map_err(|why| MemoryError::system("seal a memory file", len, why))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::fstat;
+
+    #[test]
+    fn a_file_has_its_pages_and_keeps_its_size() {
+        let file = memfd("test", 10_000).unwrap();
+        let stat = fstat(&file).unwrap();
+        assert_eq!(stat.st_size, 12_288);
+        assert_eq!(stat.st_blocks, 24);
+        assert_eq!(ftruncate(&file, 0).unwrap_err(), rustix::io::Errno::PERM);
+        assert_eq!(ftruncate(&file, 1 << 20).unwrap_err(), rustix::io::Errno::PERM);
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_the_killer_comes() {
+        let text = memfd("huge", 1 << 46).unwrap_err().to_string();
+        assert!(text.contains("available"), "{text}");
+    }
+}

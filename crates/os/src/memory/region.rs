@@ -1,0 +1,363 @@
+//! One piece of memory that peers may reach and that sends may gather from.
+
+use super::borrowed::Gate;
+use super::mapping::Mapping;
+use super::memfd::memfd;
+use super::{AccessError, MemoryError};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+use oikaze_protocol::rma::{AtomicOp, Rights};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Where a region's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RegionKind {
+    /// Our memory file, mapped twice: the program's view and the runtime's alias.
+    Shared,
+    /// Our anonymous memory.
+    Private,
+    /// The program's memory, lent until a scope ends.
+    Borrowed,
+    /// The runtime's alias of memory that is looked after elsewhere (shared arrays).
+    Alias,
+}
+
+/// Who touches the bytes: the program (through the view, which may be tracked) or the runtime (through the alias, which
+/// never traps).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Program,
+    Runtime,
+}
+
+/// Counted memory; clones are the same memory, which is given back when the last clone and the last [`super::Gather`] is gone.
+///
+/// All methods copy, and check their bounds. See [the module](super) about races.
+#[derive(Clone, Debug)]
+pub struct Region {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    view: NonNull<u8>,
+    alias: NonNull<u8>,
+    len: usize,
+    backing: Backing,
+}
+
+/// Whoever keeps memory mapped.
+pub(crate) trait Owner: core::fmt::Debug + Send + Sync {}
+impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
+
+#[derive(Debug)]
+enum Backing {
+    Shared { _view: Mapping, _alias: Mapping, file: OwnedFd },
+    Private { _memory: Mapping },
+    Borrowed { gate: Gate, writable: bool },
+    Alias { _owner: Arc<dyn Owner> },
+}
+
+// SAFETY: the pointers lead into memory that the backing keeps alive (or, if lent, whose end waits at the gate for every
+// access); it is reached through raw copies and atomics only, from any thread.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Region {
+    /// Zeroed memory in a file of its own, mapped twice. All of it is reserved now.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: not enough memory, a limit, a sandbox.
+    pub fn shared(len: usize) -> Result<Region, MemoryError> {
+        let file = memfd("oikaze-region", len)?;
+        let view = Mapping::of_file(file.as_fd(), len)?;
+        let alias = Mapping::of_file(file.as_fd(), len)?;
+        let (at, at_alias) = (view.base(), alias.base());
+        Ok(Region::new(at, at_alias, len, Backing::Shared { _view: view, _alias: alias, file }))
+    }
+
+    /// Zeroed memory of this process alone, given pages as it is touched.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: not enough memory, a limit.
+    pub fn private(len: usize) -> Result<Region, MemoryError> {
+        let memory = Mapping::anonymous(len)?;
+        Ok(Region::new(memory.base(), memory.base(), len, Backing::Private { _memory: memory }))
+    }
+
+    /// The usual kind: [`Region::private`].
+    ///
+    /// # Errors
+    /// As [`Region::private`].
+    pub fn zeroed(len: usize) -> Result<Region, MemoryError> {
+        Region::private(len)
+    }
+
+    /// `len` bytes at `at`, which `owner` keeps mapped readable and writable and untracked: the alias of a shared array.
+    ///
+    /// # Safety
+    /// The bytes stay mapped so for as long as `owner` lives, and no `&mut` reference into them exists meanwhile (`&` references
+    /// and views through other mappings are under the rule of the [module](super)).
+    #[allow(dead_code)] // shared arrays
+    pub(crate) unsafe fn from_alias(owner: Arc<dyn Owner>, at: NonNull<u8>, len: usize) -> Region {
+        Region::new(at, at, len, Backing::Alias { _owner: owner })
+    }
+
+    /// Memory that stays valid until [`Region::close`] has returned.
+    pub(super) fn borrowed(at: NonNull<u8>, len: usize, writable: bool) -> Region {
+        Region::new(at, at, len, Backing::Borrowed { gate: Gate::new(), writable })
+    }
+
+    fn new(view: NonNull<u8>, alias: NonNull<u8>, len: usize, backing: Backing) -> Region {
+        Region { inner: Arc::new(Inner { view, alias, len, backing }) }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.len
+    }
+
+    /// No bytes at all? (Only lent memory can be empty.)
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where its bytes are.
+    #[must_use]
+    pub fn kind(&self) -> RegionKind {
+        match self.inner.backing {
+            Backing::Shared { .. } => RegionKind::Shared,
+            Backing::Private { .. } => RegionKind::Private,
+            Backing::Borrowed { .. } => RegionKind::Borrowed,
+            Backing::Alias { .. } => RegionKind::Alias,
+        }
+    }
+
+    /// What the memory itself can grant: everything, or reading alone if it was lent for reading.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        if self.writable() { Rights::ALL } else { Rights::READ }
+    }
+
+    fn writable(&self) -> bool {
+        !matches!(self.inner.backing, Backing::Borrowed { writable: false, .. })
+    }
+
+    /// Has the scope that lent the memory ended?
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(&self.inner.backing, Backing::Borrowed { gate, .. } if gate.is_closed())
+    }
+
+    /// The file of a shared region, for a peer on this machine to map.
+    #[must_use]
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        match &self.inner.backing {
+            Backing::Shared { file, .. } => Some(file.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// Where the program's view begins, for C and NumPy. Peers may write behind it; null for memory that was lent.
+    #[must_use]
+    pub fn view_ptr(&self) -> *mut u8 {
+        match self.inner.backing {
+            Backing::Borrowed { .. } => core::ptr::null_mut(),
+            _ => self.inner.view.as_ptr(),
+        }
+    }
+
+    /// Copy bytes out.
+    ///
+    /// # Errors
+    /// [`AccessError`]: out of bounds, or the lending scope has ended.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        self.read_from(Side::Program, offset, into)
+    }
+
+    /// Copy bytes in.
+    ///
+    /// # Errors
+    /// [`AccessError`]: out of bounds, lent for reading, or the lending scope has ended.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        self.write_from(Side::Program, offset, bytes)
+    }
+
+    /// Set bytes to one value.
+    ///
+    /// # Errors
+    /// As [`Region::write`].
+    pub fn fill(&self, offset: u64, len: u64, value: u8) -> Result<(), AccessError> {
+        self.check_writable()?;
+        // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call.
+        self.reach(Side::Program, offset, len, |at| unsafe { at.as_ptr().write_bytes(value, len as usize) })
+    }
+
+    /// Load the aligned word at `offset` (acquire).
+    ///
+    /// # Errors
+    /// [`AccessError`]: out of bounds, misaligned, or the lending scope has ended.
+    pub fn load_u64(&self, offset: u64) -> Result<u64, AccessError> {
+        if self.writable() {
+            self.with_word(Side::Program, offset, |word| word.load(Ordering::Acquire))
+        } else {
+            let mut bytes = [0; 8];
+            self.read(offset, &mut bytes)?;
+            Ok(u64::from_ne_bytes(bytes))
+        }
+    }
+
+    /// Store the aligned word at `offset` (release).
+    ///
+    /// # Errors
+    /// As [`Region::atomic`].
+    pub fn store_u64(&self, offset: u64, value: u64) -> Result<(), AccessError> {
+        self.check_writable()?;
+        self.with_word(Side::Program, offset, |word| word.store(value, Ordering::Release))
+    }
+
+    /// Add to the aligned word at `offset`, wrapping; the old value.
+    ///
+    /// # Errors
+    /// As [`Region::atomic`].
+    pub fn fetch_add(&self, offset: u64, value: u64) -> Result<u64, AccessError> {
+        self.atomic(offset, AtomicOp::FetchAdd(value))
+    }
+
+    /// Store `new` at `offset` if the aligned word there is `expected`; the old value.
+    ///
+    /// # Errors
+    /// As [`Region::atomic`].
+    pub fn compare_exchange(&self, offset: u64, expected: u64, new: u64) -> Result<u64, AccessError> {
+        self.atomic(offset, AtomicOp::CompareSwap { expected, new })
+    }
+
+    /// Store at `offset`; the old value.
+    ///
+    /// # Errors
+    /// As [`Region::atomic`].
+    pub fn swap(&self, offset: u64, value: u64) -> Result<u64, AccessError> {
+        self.atomic(offset, AtomicOp::Swap(value))
+    }
+
+    /// One atomic operation on the aligned word at `offset` (acquire and release); the old value.
+    ///
+    /// # Errors
+    /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has ended.
+    pub fn atomic(&self, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
+        self.atomic_from(Side::Program, offset, op)
+    }
+
+    pub(super) fn atomic_from(&self, side: Side, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
+        self.check_writable()?;
+        self.with_word(side, offset, |word| match op {
+            AtomicOp::FetchAdd(value) => word.fetch_add(value, Ordering::AcqRel),
+            AtomicOp::Swap(value) => word.swap(value, Ordering::AcqRel),
+            AtomicOp::CompareSwap { expected, new } => {
+                word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire).unwrap_or_else(|old| old)
+            }
+        })
+    }
+
+    pub(super) fn read_from(&self, side: Side, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        self.reach(side, offset, into.len() as u64, |at| {
+            // SAFETY: `reach` vouches for the source; the destination is an exclusive slice. They do not overlap: no
+            // reference into a region exists outside this crate, except to lent memory, whose owner has lent it to us.
+            unsafe { core::ptr::copy_nonoverlapping(at.as_ptr(), into.as_mut_ptr(), into.len()) }
+        })
+    }
+
+    pub(super) fn write_from(&self, side: Side, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        self.check_writable()?;
+        self.reach(side, offset, bytes.len() as u64, |at| {
+            // SAFETY: as in `read_from`, the other way round.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at.as_ptr(), bytes.len()) }
+        })
+    }
+
+    fn check_writable(&self) -> Result<(), AccessError> {
+        if self.writable() { Ok(()) } else { Err(AccessError::ReadOnly) }
+    }
+
+    /// Is this range inside, without overflow?
+    pub(super) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        let size = self.inner.len as u64;
+        match offset.checked_add(len) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(AccessError::OutOfBounds { offset, len, size }),
+        }
+    }
+
+    /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent) until it returns.
+    fn reach<R>(&self, side: Side, offset: u64, len: u64, touch: impl FnOnce(NonNull<u8>) -> R) -> Result<R, AccessError> {
+        self.check_bounds(offset, len)?;
+        let _stay = match &self.inner.backing {
+            Backing::Borrowed { gate, .. } => Some(gate.visit().ok_or(AccessError::Closed)?),
+            _ => None,
+        };
+        Ok(touch(self.at(side, offset)))
+    }
+
+    /// Address of a checked offset.
+    fn at(&self, side: Side, offset: u64) -> NonNull<u8> {
+        let base = match side {
+            Side::Program => self.inner.view,
+            Side::Runtime => self.inner.alias,
+        };
+        // SAFETY: callers have checked the offset against the length of the one allocation that `base` begins.
+        unsafe { base.add(offset as usize) }
+    }
+
+    fn with_word<R>(&self, side: Side, offset: u64, act: impl FnOnce(&AtomicU64) -> R) -> Result<R, AccessError> {
+        self.reach(side, offset, 8, |at| {
+            let word = at.cast::<u64>();
+            if !word.is_aligned() {
+                return Err(AccessError::Misaligned { offset });
+            }
+            // SAFETY: valid and lent for the length of the call (`reach`), aligned (just checked), writable (callers ask
+            // for nothing but writable memory), and no reference other than atomic ones exists to it.
+            Ok(act(unsafe { AtomicU64::from_ptr(word.as_ptr()) }))
+        })?
+    }
+
+    /// Bytes at `offset` for as long as the answer lives, through the alias.
+    pub(super) fn hold(&self, offset: u64, len: u64) -> Result<(NonNull<u8>, Hold), AccessError> {
+        self.check_bounds(offset, len)?;
+        if let Backing::Borrowed { gate, .. } = &self.inner.backing
+            && !gate.enter()
+        {
+            return Err(AccessError::Closed);
+        }
+        Ok((self.at(Side::Runtime, offset), Hold { region: self.clone() }))
+    }
+
+    /// Does nobody else know of this memory? (Nobody can then begin to.)
+    pub(super) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1
+    }
+
+    /// End the loan: refuse new accesses, wait for those that are under way.
+    pub(super) fn close(&self) {
+        if let Backing::Borrowed { gate, .. } = &self.inner.backing {
+            gate.close();
+        }
+    }
+}
+
+/// Keeps a region's bytes in place (and the lender waiting).
+#[derive(Debug)]
+pub(super) struct Hold {
+    region: Region,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Backing::Borrowed { gate, .. } = &self.region.inner.backing {
+            gate.leave();
+        }
+    }
+}
