@@ -9,6 +9,8 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+#[allow(missing_docs)]
+pub mod cpu;
 pub mod interfaces;
 pub mod link;
 pub mod memory;

@@ -7,7 +7,6 @@ mod addresses;
 #[cfg(test)]
 mod conformance;
 mod fault;
-pub mod floor;
 mod statistics;
 mod udp;
 

@@ -8,8 +8,6 @@ mod name;
 mod receive;
 mod send;
 mod socket;
-#[cfg(test)]
-mod tests;
 
 pub use bind::{Bind, BindError, Ports, PortsSyntax};
 

@@ -1,0 +1,127 @@
+//! What connections, remote memory and coherence have settled becomes outcomes of operations.
+
+use super::{Arrived, Engine, Failure, Value};
+use oikaze_os::link::Link;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{self, Coherence, CoherenceEvent, Pages};
+use oikaze_protocol::rma::{self, Rma, RmaError, RmaEvent};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Death, Event, Refusal, Token};
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// Settle what can be settled; how many operations and arrivals that made.
+    pub(super) fn settle_events(&mut self, _now: Time) -> usize {
+        for rank in 0..self.nodes {
+            while let Some(event) =
+                self.peers.get_mut(rank as usize).and_then(Option::as_mut).and_then(|p| p.connection.poll_event())
+            {
+                self.wind_event(rank, event);
+            }
+        }
+        self.rma_events() + self.coherence_events()
+    }
+
+    fn wind_event(&mut self, peer: Rank, event: Event) {
+        match event {
+            Event::Established => {}
+            Event::Acknowledged(token) => self.acknowledged(token),
+            Event::Refused(token, refusal) => self.refused(token, refusal),
+            Event::Failed(token, _) => self.lost(peer, token),
+            Event::Dead(death) => self.peer_died(peer, death),
+            Event::Restarted { .. } => {
+                // The newcomer is called by another id; what the old one knew is gone.
+                if let Some(known) = self.peer(peer) {
+                    self.by_connection.insert(known.connection.id(), peer);
+                }
+                self.peer_died(peer, Death::Restarted);
+            }
+        }
+    }
+
+    /// Is this the token of a message that a layer made on its own account, not for an operation?
+    pub(super) fn is_ours(&self, token: Token) -> bool {
+        token == Token::NONE || Rma::owns(token) || Coherence::owns(token)
+    }
+
+    pub(super) fn acknowledged(&mut self, token: Token) {
+        if Rma::owns(token) || !self.is_ours(token) {
+            self.rma.acknowledged(token);
+        } else if token != Token::NONE {
+            self.coherence.acknowledged(token, &mut self.pages);
+        }
+    }
+
+    pub(super) fn refused(&mut self, token: Token, refusal: Refusal) {
+        if Rma::owns(token) || !self.is_ours(token) {
+            self.rma.refused(token, refusal);
+        } else if token != Token::NONE {
+            self.coherence.refused(token, refusal, &mut self.pages);
+        }
+    }
+
+    pub(super) fn lost(&mut self, peer: Rank, token: Token) {
+        if Rma::owns(token) || !self.is_ours(token) {
+            self.rma.failed(token, peer);
+        } else if token != Token::NONE {
+            self.coherence.failed(token, &mut self.pages);
+        }
+    }
+
+    fn peer_died(&mut self, peer: Rank, death: Death) {
+        self.rma.node_died(peer);
+        self.coherence.node_died(peer, &mut self.pages);
+        self.dead.insert(peer, death);
+        self.deaths.push_back((peer, death));
+    }
+
+    fn rma_events(&mut self) -> usize {
+        let mut settled = 0;
+        while let Some(event) = self.rma.poll_event() {
+            settled += 1;
+            match event {
+                RmaEvent::Done { token, value } => {
+                    let value = match value {
+                        rma::Value::Nothing => Value::Done,
+                        rma::Value::Old(word) => Value::Word(word),
+                        rma::Value::Found(published) => Value::Region(published),
+                    };
+                    self.operations.settle(token, Ok(value));
+                }
+                RmaEvent::Failed { token, error } => {
+                    let failure = match error {
+                        RmaError::PeerDead(peer) => Failure::PeerLost { peer, death: self.death_of(peer) },
+                        other => Failure::Remote(other),
+                    };
+                    self.operations.settle(token, Err(failure));
+                }
+                RmaEvent::Arrived { from, class, tag, body } => self.arrived.push_back(Arrived { from, class, tag, body }),
+            }
+        }
+        settled
+    }
+
+    fn death_of(&self, rank: Rank) -> Death {
+        self.dead.get(&rank).copied().unwrap_or(Death::Silent)
+    }
+
+    fn coherence_events(&mut self) -> usize {
+        let mut settled = 0;
+        while let Some(event) = self.coherence.poll_event() {
+            settled += 1;
+            match event {
+                CoherenceEvent::Done { token, value } => {
+                    let value = match value {
+                        coherence::Value::None => Value::Done,
+                        coherence::Value::Array(array) => Value::Array(array),
+                        coherence::Value::Reduced(values) => Value::Reduced(values),
+                    };
+                    self.operations.settle(token, Ok(value));
+                }
+                CoherenceEvent::Failed { token, error } => {
+                    self.operations.settle(token, Err(Failure::Coherence(error)));
+                }
+            }
+        }
+        settled
+    }
+}

@@ -1,0 +1,73 @@
+//! Ingress: a burst of datagrams, each verified and handed upwards. Nothing here transmits.
+
+use super::upward::Upward;
+use super::{Counters, Engine};
+use oikaze_os::link::Link;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::planted::{Bug, planted};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wire::{Seal, View};
+use std::net::SocketAddr;
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// Receive one bounded burst; the number of datagrams.
+    pub(super) fn ingress(&mut self, now: Time) -> usize {
+        let Self { me, link, pages, memory, peers, by_connection, rma, coherence, handshake_seal, counters, .. } = self;
+        let mut received = 0;
+        let outcome = link.receive(&mut |from: SocketAddr, bytes: &[u8]| {
+            received += 1;
+            let Ok(view) = View::parse(bytes) else {
+                counters.strangers += 1;
+                return;
+            };
+            let Some(rank) = addressee(&view, by_connection, handshake_seal, *me, counters) else { return };
+            let Some(peer) = peers.get_mut(rank as usize).and_then(Option::as_mut) else {
+                counters.strangers += 1;
+                return;
+            };
+            let path = if view.is_handshake() { peer.learn_path(from) } else { peer.path_of(from) };
+            let Some(path) = path else {
+                counters.strangers += 1;
+                return;
+            };
+            let mut upper = Upward { rma, coherence, memory, pages };
+            peer.connection.receive(now, &view, path, &mut upper);
+        });
+        if outcome.is_err() {
+            counters.send_errors += 1;
+        }
+        received
+    }
+}
+
+/// Whose connection a datagram belongs to, once its seal has been verified.
+fn addressee(
+    view: &View<'_>,
+    by_connection: &std::collections::HashMap<u64, Rank>,
+    handshake_seal: &super::seal::HandshakeSeal,
+    me: Rank,
+    counters: &mut Counters,
+) -> Option<Rank> {
+    if view.is_handshake() {
+        if !handshake_seal.verify(view.covered(), view.payload(), view.tag()) {
+            counters.unauthentic += 1;
+            return None;
+        }
+        let introduced = view.sender();
+        if introduced.is_none_or(|rank| rank == me) {
+            counters.strangers += 1;
+            return None;
+        }
+        return introduced;
+    }
+    let Some(&rank) = by_connection.get(&view.header().connection) else {
+        counters.strangers += 1;
+        return None;
+    };
+    if !super::seal::Checksum.verify(view.covered(), view.payload(), view.tag()) && !planted(Bug::SkipIntegrityCheck) {
+        counters.unsealed += 1;
+        return None;
+    }
+    Some(rank)
+}

@@ -1,0 +1,320 @@
+//! The engine: one turn after another, each stage bounded, in one order.
+//!
+//! [`Engine::turn`] is the whole contract: *ingress* (a burst from the link, upwards through Wind to remote memory and
+//! coherence) → *events* (what that settled) → *timers* → *submissions* (what threads asked for, and what the layers above owe
+//! their peers) → *egress* (the one place that transmits) → *completions*. Callers have no obligations but to call it again when
+//! [`Engine::next_timeout`] has come, the link has something, or a submission was made.
+//!
+//! The engine knows neither threads nor locks nor clocks; [`crate::node`] gives it those, the simulator gives it others.
+
+mod egress;
+mod events;
+pub mod failure;
+mod ingress;
+pub mod operation;
+mod peer;
+pub mod seal;
+pub mod submission;
+mod submit;
+mod upward;
+
+pub use failure::Failure;
+pub use operation::{Completion, Value};
+pub use submission::{Keep, Request, Submission};
+pub use submit::tracked;
+
+use crate::job::Secret;
+use crossbeam_queue::SegQueue;
+use egress::Egress;
+use oikaze_os::link::Link;
+use oikaze_os::memory::RegionTable;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Coherence, Pages};
+use oikaze_protocol::rma::Rma;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Class, Death, Introduction, Settings};
+use operation::Operations;
+use peer::Peer;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// How an engine is set up.
+pub struct Setup {
+    /// Our rank.
+    pub me: Rank,
+    /// Nodes in the job.
+    pub nodes: u32,
+    /// This process is newer than any with a smaller number at this rank.
+    pub incarnation: u64,
+    /// For each rank, the addresses it may be reached at, best first (empty at our own).
+    pub addresses: Vec<Vec<SocketAddr>>,
+    /// For each rank, the random 64-bit id that this node wants to be called by there.
+    pub connections: Vec<u64>,
+    /// Wind's settings, the same for all peers.
+    pub settings: Settings,
+    /// What every handshake is sealed with.
+    pub secret: Secret,
+}
+
+/// A user's message that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// From whom.
+    pub from: Rank,
+    /// In which class.
+    pub class: Class,
+    /// The sender's own word.
+    pub tag: u64,
+    /// What.
+    pub body: Vec<u8>,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Datagrams received.
+    pub received: usize,
+    /// Datagrams sent.
+    pub sent: usize,
+    /// Operations settled and messages arrived.
+    pub settled: usize,
+    /// There is more to do at once.
+    pub more: bool,
+}
+
+impl Work {
+    /// Nothing was done and nothing is due.
+    #[must_use]
+    pub fn is_idle(self) -> bool {
+        self.received == 0 && self.sent == 0 && self.settled == 0 && !self.more
+    }
+}
+
+/// What the engine counts, beside what its parts count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Turns run.
+    pub turns: u64,
+    /// Datagrams received that no connection wanted: garbage, or another job's.
+    pub strangers: u64,
+    /// Datagrams whose seal was wrong.
+    pub unsealed: u64,
+    /// Handshakes whose seal was wrong: another job's secret, or forged.
+    pub unauthentic: u64,
+    /// The link failed to send (not counting "full, try later").
+    pub send_errors: u64,
+}
+
+/// One node of a job, sans threads.
+pub struct Engine<L, P> {
+    me: Rank,
+    nodes: u32,
+    link: L,
+    pages: P,
+    memory: RegionTable,
+    peers: Vec<Option<Peer>>,
+    by_connection: HashMap<u64, Rank>,
+    rma: Rma,
+    coherence: Coherence,
+    operations: Operations,
+    arrived: VecDeque<Arrived>,
+    submissions: Arc<SegQueue<Submission>>,
+    egress: Egress,
+    handshake_seal: seal::HandshakeSeal,
+    to_self: submit::ToSelf,
+    deaths: VecDeque<(Rank, Death)>,
+    dead: HashMap<Rank, Death>,
+    notices: Vec<String>,
+    counters: Counters,
+}
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// A node that knows its peers' addresses and begins to connect to them at its first turn.
+    ///
+    /// # Errors
+    /// A setup that does not fit itself.
+    pub fn new(setup: Setup, link: L, pages: P, submissions: Arc<SegQueue<Submission>>, now: Time) -> Result<Self, Failure> {
+        let Setup { me, nodes, incarnation, addresses, connections, settings, secret } = setup;
+        if me >= nodes {
+            return Err(Failure::NoSuchNode { rank: me, nodes });
+        }
+        let mut settings = settings;
+        settings.receive_buffer = u32::try_from(link.receive_buffer()).unwrap_or(u32::MAX);
+        let datagram_max = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
+        let mut peers = Vec::new();
+        let mut by_connection = HashMap::new();
+        for (rank, (addresses, id)) in (0..nodes).zip(addresses.into_iter().zip(connections)) {
+            if rank == me {
+                peers.push(None);
+                continue;
+            }
+            let introduction = Introduction { datagram_max, ..Introduction::here(me, nodes, incarnation, id) };
+            by_connection.insert(id, rank);
+            peers.push(Some(Peer::new(settings, introduction, rank, addresses, now)));
+        }
+        if peers.len() != nodes as usize || by_connection.len() + 1 != nodes as usize {
+            return Err(Failure::Machine(format!("a job of {nodes} needs addresses and distinct connection ids for every node")));
+        }
+        Ok(Self {
+            me,
+            nodes,
+            link,
+            pages,
+            memory: RegionTable::new(),
+            peers,
+            by_connection,
+            rma: Rma::new(),
+            coherence: Coherence::new(me, nodes),
+            operations: Operations::default(),
+            arrived: VecDeque::new(),
+            submissions,
+            egress: Egress::default(),
+            handshake_seal: seal::HandshakeSeal::new(&secret),
+            to_self: submit::ToSelf::default(),
+            deaths: VecDeque::new(),
+            dead: HashMap::new(),
+            notices: Vec::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Begin to connect to every peer.
+    pub fn connect(&mut self, now: Time) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.connection.connect(now);
+        }
+    }
+
+    /// One turn.
+    pub fn turn(&mut self, now: Time) -> Work {
+        self.counters.turns += 1;
+        let received = self.ingress(now);
+        let mut settled = self.settle_events(now);
+        self.timers(now);
+        self.take_submissions(now);
+        let owed = self.post_replies();
+        let sent = self.send_due(now);
+        // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
+        let late = self.settle_events(now);
+        settled += late;
+        let more = late > 0 || owed || !self.submissions.is_empty() || self.to_self.is_due() || self.egress.is_stopped();
+        Work { received, sent, settled, more }
+    }
+
+    /// When the next turn is needed at the latest, if nothing arrives and nothing is asked.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.peers.iter().flatten().filter_map(|peer| peer.connection.next_timeout()).min()
+    }
+
+    /// Is anything left to be sent?
+    #[must_use]
+    pub fn has_due(&self, now: Time) -> bool {
+        self.egress.is_stopped() || self.peers.iter().flatten().any(|peer| peer.connection.has_due(now))
+    }
+
+    fn timers(&mut self, now: Time) {
+        for peer in self.peers.iter_mut().flatten() {
+            if peer.connection.next_timeout().is_some_and(|due| due <= now) {
+                peer.connection.timeout(now);
+            }
+        }
+    }
+
+    /// Our rank.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.me
+    }
+
+    /// Nodes in the job.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// The table of regions, to insert and look at.
+    pub fn memory(&mut self) -> &mut RegionTable {
+        &mut self.memory
+    }
+
+    /// The pages of the shared arrays.
+    pub fn pages(&mut self) -> &mut P {
+        &mut self.pages
+    }
+
+    /// The coherence of the shared arrays.
+    pub fn coherence(&mut self) -> &mut Coherence {
+        &mut self.coherence
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The link, to change (tests; the simulator).
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// Messages for the user that have arrived since the last call.
+    pub fn take_arrived(&mut self) -> Option<Arrived> {
+        self.arrived.pop_front()
+    }
+
+    /// A peer that was found dead since the last call.
+    pub fn take_death(&mut self) -> Option<(Rank, Death)> {
+        self.deaths.pop_front()
+    }
+
+    /// Is the connection to this peer established?
+    #[must_use]
+    pub fn is_connected(&self, rank: Rank) -> bool {
+        rank == self.me || self.peer(rank).is_some_and(|peer| peer.connection.is_established())
+    }
+
+    /// The address in use to this peer, once one has answered.
+    #[must_use]
+    pub fn address_of(&self, rank: Rank) -> Option<SocketAddr> {
+        let peer = self.peer(rank)?;
+        peer.addresses.get(usize::from(peer.connection.path()?)).copied()
+    }
+
+    /// What Wind counts for this peer.
+    #[must_use]
+    pub fn peer_statistics(&self, rank: Rank) -> Option<&oikaze_protocol::wind::Statistics> {
+        self.peer(rank).map(|peer| peer.connection.statistics())
+    }
+
+    /// What the link has said that a person should know, such as a mechanism the kernel refuses.
+    pub fn notices(&mut self) -> &[String] {
+        while let Some(notice) = self.link.notice() {
+            self.notices.push(notice);
+        }
+        &self.notices
+    }
+
+    /// What the engine counts.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// End every operation in flight with this failure.
+    pub fn fail_all(&mut self, failure: &Failure) {
+        self.operations.settle_all(failure);
+    }
+
+    /// Operations in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.operations.len()
+    }
+
+    fn peer(&self, rank: Rank) -> Option<&Peer> {
+        self.peers.get(rank as usize)?.as_ref()
+    }
+}

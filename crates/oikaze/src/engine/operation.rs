@@ -1,0 +1,147 @@
+//! Operations in flight: from the token that travels through the protocol to the thread that waits.
+
+use oikaze_protocol::coherence::ArrayId;
+use oikaze_protocol::rma::Published;
+use oikaze_protocol::wind::Token;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::failure::Failure;
+use super::submission::Keep;
+
+/// What a finished operation yields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Only that it is done.
+    Done,
+    /// The old value of an atomic.
+    Word(u64),
+    /// A published region.
+    Region(Published),
+    /// A declared array.
+    Array(ArrayId),
+    /// The result of a reduction.
+    Reduced(oikaze_protocol::coherence::Values),
+}
+
+/// Where the outcome of one operation appears. Written once, by a turn.
+#[derive(Debug, Default)]
+pub struct Completion {
+    done: AtomicBool,
+    outcome: Mutex<Option<Result<Value, Failure>>>,
+}
+
+impl Completion {
+    /// A new one, pending.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Has it an outcome? One load; cheap enough to spin on.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// The outcome, if there is one.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<Value, Failure>> {
+        if !self.is_done() {
+            return None;
+        }
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Settle it; a second outcome is ignored.
+    pub fn settle(&self, outcome: Result<Value, Failure>) {
+        let mut slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            *slot = Some(outcome);
+            self.done.store(true, Ordering::Release);
+        }
+    }
+}
+
+struct Pending {
+    completion: Arc<Completion>,
+    /// Memory that must stay while the operation is in flight.
+    _keep: Keep,
+}
+
+/// All operations in flight, by token: a slab whose slots carry a generation, so that a late event finds nothing.
+#[derive(Default)]
+pub struct Operations {
+    slots: Vec<(u32, Option<Pending>)>,
+    free: Vec<u32>,
+    live: usize,
+}
+
+impl Operations {
+    /// Remember an operation; its token.
+    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep) -> Token {
+        let pending = Some(Pending { completion, _keep: keep });
+        self.live += 1;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push((0, None));
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let generation = self.slots.get_mut(slot as usize).map_or(0, |entry| {
+            entry.1 = pending;
+            entry.0
+        });
+        // Two bits stay free for the engine's own marks.
+        Token((u64::from(generation & 0x0fff_ffff) << 32) | u64::from(slot))
+    }
+
+    /// Settle an operation and forget it; nothing if it is not pending.
+    pub fn settle(&mut self, token: Token, outcome: Result<Value, Failure>) -> bool {
+        let slot = token.0 as u32;
+        let Some(entry) = self.slots.get_mut(slot as usize) else { return false };
+        if u64::from(entry.0 & 0x0fff_ffff) != token.0 >> 32 {
+            return false;
+        }
+        let Some(pending) = entry.1.take() else { return false };
+        entry.0 = entry.0.wrapping_add(1);
+        self.free.push(slot);
+        self.live -= 1;
+        pending.completion.settle(outcome);
+        true
+    }
+
+    /// Tokens of the operations that use this completion (for cancellation; rare).
+    pub fn token_of(&self, completion: &Arc<Completion>) -> Option<Token> {
+        self.slots.iter().enumerate().find_map(|(slot, (generation, pending))| {
+            let pending = pending.as_ref()?;
+            Arc::ptr_eq(&pending.completion, completion)
+                .then_some(Token((u64::from(generation & 0x0fff_ffff) << 32) | slot as u64))
+        })
+    }
+
+    /// Settle everything, at the end of a job.
+    pub fn settle_all(&mut self, failure: &Failure) {
+        for (generation, slot) in &mut self.slots {
+            if let Some(pending) = slot.take() {
+                *generation = generation.wrapping_add(1);
+                pending.completion.settle(Err(failure.clone()));
+            }
+        }
+        self.live = 0;
+        self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
+    }
+
+    /// Operations in flight.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// None in flight?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+}

@@ -1,0 +1,39 @@
+//! One peer as the engine keeps it: its connection and where it may be reached.
+
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Connection, Introduction, Settings};
+use std::net::SocketAddr;
+
+/// Addresses kept for one peer, those it was learned to use included.
+const ADDRESSES_MAX: usize = 32;
+
+pub(super) struct Peer {
+    pub connection: Connection,
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Peer {
+    pub fn new(settings: Settings, me: Introduction, rank: Rank, mut addresses: Vec<SocketAddr>, now: Time) -> Self {
+        addresses.truncate(ADDRESSES_MAX);
+        let paths = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
+        Self { connection: Connection::new(settings, me, rank, paths, now), addresses }
+    }
+
+    /// The number of this address among the peer's, if it is one of them.
+    pub fn path_of(&self, address: SocketAddr) -> Option<u8> {
+        self.addresses.iter().position(|&known| known == address).and_then(|at| u8::try_from(at).ok())
+    }
+
+    /// As [`Peer::path_of`]; a new address is remembered, if there is room (a peer behind a translator is seen at an address
+    /// it did not publish). Only for authenticated handshakes.
+    pub fn learn_path(&mut self, address: SocketAddr) -> Option<u8> {
+        self.path_of(address).or_else(|| {
+            if self.addresses.len() >= ADDRESSES_MAX {
+                return None;
+            }
+            self.addresses.push(address);
+            u8::try_from(self.addresses.len() - 1).ok()
+        })
+    }
+}

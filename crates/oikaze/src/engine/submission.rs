@@ -1,0 +1,158 @@
+//! What threads ask of the engine, in the order in which they asked.
+
+use super::operation::Completion;
+use oikaze_os::memory::{Region, RegionTable};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
+use oikaze_protocol::rma::{AtomicOp, Published, Rights, Signal};
+use oikaze_protocol::wind::{Body, Class, Segment};
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Something counted that must outlive an operation, such as the region it reads.
+pub type Keep = Option<Arc<dyn Any + Send + Sync>>;
+
+/// One request. Those with a completion settle it exactly once.
+pub struct Submission {
+    /// What to do.
+    pub request: Request,
+    /// Where the outcome appears; `None`: nobody wants to know.
+    pub completion: Option<Arc<Completion>>,
+    /// What must stay alive meanwhile.
+    pub keep: Keep,
+}
+
+/// The requests.
+pub enum Request {
+    /// Write to a peer's region.
+    Put {
+        /// Whose.
+        to: Rank,
+        /// Which region.
+        key: u64,
+        /// Bytes from its start.
+        offset: u64,
+        /// What.
+        body: Body,
+        /// Add to a word once the bytes are in place.
+        signal: Option<Signal>,
+    },
+    /// Read from a peer's region.
+    Get {
+        /// Whose.
+        from: Rank,
+        /// Which region.
+        key: u64,
+        /// Bytes from its start.
+        offset: u64,
+        /// Where to.
+        into: Segment,
+    },
+    /// Read-modify-write of one word of a peer's region.
+    Atomic {
+        /// Whose.
+        at: Rank,
+        /// Which region.
+        key: u64,
+        /// Bytes from its start; a multiple of 8.
+        offset: u64,
+        /// What.
+        op: AtomicOp,
+    },
+    /// Find a region that a peer has published.
+    Lookup {
+        /// Whose.
+        at: Rank,
+        /// Its name.
+        name: String,
+    },
+    /// Send a message.
+    Send {
+        /// To whom.
+        to: Rank,
+        /// How it is ordered.
+        class: Class,
+        /// The user's own word.
+        tag: u64,
+        /// What.
+        body: Body,
+    },
+    /// Make a region known to peers under a name.
+    Publish {
+        /// Its name.
+        name: String,
+        /// Its key, length and rights.
+        published: Published,
+    },
+    /// Take a published name back.
+    Withdraw {
+        /// Its name.
+        name: String,
+    },
+    /// Forget a region: nothing can touch it afterwards.
+    Remove {
+        /// Its slot in the table.
+        slot: u32,
+    },
+    /// Forget the source of an operation that has not settled: it is never read again.
+    Cancel {
+        /// The operation's completion.
+        completion: Arc<Completion>,
+    },
+    /// The user has read this many bytes of messages from a peer.
+    Consumed {
+        /// From whom.
+        from: Rank,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Create a shared array together with all other nodes.
+    Declare(Declaration),
+    /// Make pages of an array valid with this access.
+    Touch {
+        /// Which array.
+        array: ArrayId,
+        /// Which pages.
+        pages: Range<u64>,
+        /// For loads or for stores.
+        access: Access,
+    },
+    /// An application thread waits at this page.
+    Fault {
+        /// Which array.
+        array: ArrayId,
+        /// Which page.
+        page: u64,
+        /// What the thread wants, if the tracker knows.
+        access: Option<Access>,
+    },
+    /// Everyone sees everyone's writes afterwards.
+    Barrier,
+    /// Combine values of all nodes.
+    Reduce(Reduction),
+    /// No more shared operations from this node; settles when all have left.
+    Leave,
+    /// Take a lock.
+    Lock(u64),
+    /// Give a lock back.
+    Unlock(u64),
+    /// Say goodbye to all peers.
+    Close,
+}
+
+/// Registered memory: removed from the engine's table when the last user drops it.
+pub(crate) struct Registered {
+    pub region: Region,
+    pub slot: u32,
+    pub key: u64,
+    pub rights: Rights,
+}
+
+impl Registered {
+    /// Put a region into the table.
+    pub fn insert(table: &mut RegionTable, region: Region, rights: Rights) -> Result<Self, oikaze_os::memory::MemoryError> {
+        let oikaze_os::memory::Registered { slot, key } = table.insert(region.clone(), rights)?;
+        Ok(Self { region, slot, key, rights })
+    }
+}

@@ -1,0 +1,221 @@
+//! Submissions: what threads ask for becomes messages to peers; what the layers above owe their peers is posted too.
+
+use super::operation::Completion;
+use super::submission::{Keep, Request, Submission};
+use super::upward::Upward;
+use super::{Engine, Failure, Value};
+use oikaze_os::link::Link;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::rma::{Memory, Rma};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Body, Delivered, Message, Token, Upper};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Submissions taken in one turn.
+const SUBMISSIONS_A_TURN: usize = 256;
+/// Replies posted, and messages to ourselves delivered, in one turn.
+const REPLIES_A_TURN: usize = 1024;
+
+/// Messages to our own rank: delivered without the network, in order, in the stage that posts replies.
+#[derive(Default)]
+pub(super) struct ToSelf {
+    queue: VecDeque<Message>,
+    number: u64,
+}
+
+impl ToSelf {
+    pub fn is_due(&self) -> bool {
+        !self.queue.is_empty()
+    }
+}
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    pub(super) fn take_submissions(&mut self, now: Time) {
+        for _ in 0..SUBMISSIONS_A_TURN {
+            let Some(submission) = self.submissions.pop() else { return };
+            self.submit(submission, now);
+        }
+    }
+
+    fn submit(&mut self, submission: Submission, now: Time) {
+        let Submission { request, completion, keep } = submission;
+        match request {
+            Request::Publish { name, published } => {
+                let outcome = self.rma.publish(&name, published).map(|()| Value::Done).map_err(Failure::from);
+                settle_now(completion, outcome);
+            }
+            Request::Withdraw { name } => {
+                self.rma.withdraw(&name);
+                settle_now(completion, Ok(Value::Done));
+            }
+            Request::Remove { slot } => {
+                self.remove_region(slot);
+                settle_now(completion, Ok(Value::Done));
+            }
+            Request::Cancel { completion: cancelled } => {
+                self.cancel(&cancelled);
+                settle_now(completion, Ok(Value::Done));
+            }
+            Request::Consumed { from, bytes } => {
+                if let Some(peer) = self.peers.get_mut(from as usize).and_then(Option::as_mut) {
+                    peer.connection.consumed(bytes);
+                }
+            }
+            Request::Close => {
+                for peer in self.peers.iter_mut().flatten() {
+                    peer.connection.close(now);
+                }
+                settle_now(completion, Ok(Value::Done));
+            }
+            request => {
+                let token = match completion {
+                    Some(completion) => self.operations.insert(completion, keep),
+                    None => Token::NONE,
+                };
+                self.begin(request, token);
+            }
+        }
+    }
+
+    /// Requests that settle later, by an event.
+    fn begin(&mut self, request: Request, token: Token) {
+        let Self { rma, coherence, pages, .. } = self;
+        let (to, message) = match request {
+            Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
+            Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
+            Request::Atomic { at, key, offset, op } => (at, rma.atomic(at, key, offset, op, token)),
+            Request::Lookup { at, name } => (at, rma.lookup(at, &name, token)),
+            Request::Send { to, class, tag, body } => (to, Rma::user(class, tag, body, token)),
+            Request::Declare(declaration) => {
+                coherence.declare(declaration, token, pages);
+                return;
+            }
+            Request::Touch { array, pages: range, access } => return coherence.touch(array, range, access, token, pages),
+            Request::Fault { array, page, access } => return coherence.fault(array, page, access, pages),
+            Request::Barrier => return coherence.barrier(token, pages),
+            Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
+            Request::Leave => return coherence.leave(token, pages),
+            Request::Lock(lock) => return coherence.lock(lock, token, pages),
+            Request::Unlock(lock) => return coherence.unlock(lock, token, pages),
+            Request::Publish { .. }
+            | Request::Withdraw { .. }
+            | Request::Remove { .. }
+            | Request::Cancel { .. }
+            | Request::Consumed { .. }
+            | Request::Close => return,
+        };
+        match message {
+            Ok(message) => self.post(to, message),
+            Err(error) => {
+                self.operations.settle(token, Err(error.into()));
+            }
+        }
+    }
+
+    /// Hand a message to the peer's connection; a message that it cannot take fails at once.
+    fn post(&mut self, to: Rank, message: Message) {
+        let token = message.token;
+        if to == self.me {
+            self.to_self.queue.push_back(message);
+            return;
+        }
+        let nodes = self.nodes;
+        let Some(peer) = self.peers.get_mut(to as usize).and_then(Option::as_mut) else {
+            return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
+        };
+        if let Err(error) = peer.connection.post(message) {
+            use oikaze_protocol::wind::PostError;
+            self.fail(
+                to,
+                token,
+                match error {
+                    PostError::Dead(death) => Failure::PeerLost { peer: to, death },
+                    PostError::Full => Failure::TooMany { peer: to },
+                    other => Failure::Machine(other.to_string()),
+                },
+            );
+        }
+    }
+
+    fn fail(&mut self, to: Rank, token: Token, failure: Failure) {
+        if !self.is_ours(token) {
+            self.operations.settle(token, Err(failure));
+        }
+        self.lost(to, token);
+    }
+
+    fn cancel(&mut self, completion: &Arc<Completion>) {
+        let Some(token) = self.operations.token_of(completion) else { return };
+        for peer in self.peers.iter_mut().flatten() {
+            peer.connection.cancel(token);
+        }
+        self.to_self.queue.retain(|message| message.token != token);
+        self.rma.cancel(token);
+        self.coherence.cancel(token, &mut self.pages);
+        self.egress.discard();
+        self.operations.settle(token, Err(Failure::Cancelled));
+    }
+
+    /// Nothing can touch the region afterwards: neither peers, nor answers in flight, nor datagrams that wait for the link.
+    fn remove_region(&mut self, slot: u32) {
+        self.memory.remove(slot);
+        self.egress.discard();
+    }
+
+    /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the turn's share was used up.
+    pub(super) fn post_replies(&mut self) -> bool {
+        for _ in 0..REPLIES_A_TURN {
+            if let Some((to, message)) = self.rma.poll_answer() {
+                self.post(to, message);
+            } else if let Some((to, message)) = self.coherence.poll_message() {
+                self.post(to, message);
+            } else if !self.deliver_to_self() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Deliver one message to ourselves, if there is one.
+    fn deliver_to_self(&mut self) -> bool {
+        let Some(message) = self.to_self.queue.pop_front() else { return false };
+        let number = self.to_self.number;
+        self.to_self.number += 1;
+        let body = match message.body {
+            Body::Empty => Vec::new(),
+            Body::Inline(bytes) => bytes,
+            Body::Segment(segment) => {
+                let mut bytes = vec![0; usize::try_from(segment.len).unwrap_or(0)];
+                if !self.memory.read(segment.region, segment.offset, &mut bytes) {
+                    let me = self.me;
+                    self.fail(me, message.token, Failure::Cancelled);
+                    return true;
+                }
+                bytes
+            }
+        };
+        let Self { me, pages, memory, rma, coherence, .. } = self;
+        let mut upper = Upward { rma, coherence, memory, pages };
+        let outcome = upper.deliver(*me, number, message.class, &message.head, Delivered::Bytes(&body));
+        match outcome {
+            Ok(()) => self.acknowledged(message.token),
+            Err(refusal) => self.refused(message.token, refusal),
+        }
+        true
+    }
+}
+
+fn settle_now(completion: Option<Arc<Completion>>, outcome: Result<Value, Failure>) {
+    if let Some(completion) = completion {
+        completion.settle(outcome);
+    }
+}
+
+/// A submission whose outcome will appear in the completion returned with it.
+#[must_use]
+pub fn tracked(request: Request, keep: Keep) -> (Submission, Arc<Completion>) {
+    let completion = Completion::new();
+    (Submission { request, completion: Some(Arc::clone(&completion)), keep }, completion)
+}

@@ -1,0 +1,46 @@
+//! The way up from Wind: each message goes to remote memory or to coherence, by the first byte of its head.
+
+use oikaze_os::memory::RegionTable;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Coherence, Pages};
+use oikaze_protocol::rma::{self, Kind, Rma};
+use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Upper};
+
+pub(super) struct Upward<'a, P> {
+    pub rma: &'a mut Rma,
+    pub coherence: &'a mut Coherence,
+    pub memory: &'a mut RegionTable,
+    pub pages: &'a mut P,
+}
+
+impl<P: Pages> Upper for Upward<'_, P> {
+    fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission {
+        match rma::kind(head) {
+            Kind::Coherence => self.coherence.admit(from, number, head, len),
+            _ => self.rma.admit(from, number, class, head, len, self.memory),
+        }
+    }
+
+    fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {
+        // Message numbers are unique within a connection: the one that did not admit this message ignores it.
+        self.coherence.place(from, number, offset, bytes, self.pages);
+        self.rma.place(from, number, offset, bytes, self.memory);
+    }
+
+    fn deliver(&mut self, from: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal> {
+        match rma::kind(head) {
+            Kind::Coherence => match body {
+                Delivered::Placed(_) => self.coherence.arrived(from, number, head, self.pages),
+                Delivered::Bytes(bytes) => self.coherence.receive(from, head, bytes, self.pages),
+                Delivered::Owned(bytes) => self.coherence.receive(from, head, &bytes, self.pages),
+            },
+            _ => self.rma.deliver(from, number, class, head, body, self.memory),
+        }
+    }
+
+    fn abandon(&mut self, from: Rank) {
+        self.rma.abandon(from);
+        // To coherence a peer that restarted is as dead as one that is gone.
+        self.coherence.node_died(from, self.pages);
+    }
+}

@@ -1,0 +1,107 @@
+//! The one error type of the public interface: what was tried, why it failed, what to do.
+
+use crate::engine::Failure;
+use crate::job::JobError;
+use oikaze_os::memory::shared::SharedError;
+use oikaze_os::memory::{AccessError, MemoryError};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::CoherenceError;
+use std::time::Duration;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The time limit of a wait has passed. The operation goes on; waiting again is allowed.
+    #[error(
+        "{what}: not done after {:.3} s. Wait again, or set a longer limit (OIKAZE_TIMEOUT, in milliseconds)",
+        waited.as_secs_f64()
+    )]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// An operation failed.
+    #[error("{what}: {failure}{}", advice(failure))]
+    Failed {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        failure: Failure,
+    },
+    /// The job could not be found, started or reached.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The machine could not give memory, or a way to track it.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Shared memory could not be had or tracked.
+    #[error(transparent)]
+    Shared(#[from] SharedError),
+    /// Memory was touched out of its bounds.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The caller's arguments do not fit.
+    #[error("{what}: {why}")]
+    Invalid {
+        /// What was tried.
+        what: String,
+        /// Why that cannot be.
+        why: String,
+    },
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn failed(what: impl Into<String>, failure: Failure) -> Self {
+        Error::Failed { what: what.into(), failure }
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Error::Invalid { what: what.into(), why: why.into() }
+    }
+
+    pub(crate) fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        Error::System { what: what.into(), source: source.into() }
+    }
+
+    /// The peer whose loss caused this, if that is the cause.
+    #[must_use]
+    pub fn lost_peer(&self) -> Option<Rank> {
+        match self {
+            Error::Failed { failure: Failure::PeerLost { peer, .. }, .. } => Some(*peer),
+            Error::Failed {
+                failure: Failure::Coherence(CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. }),
+                ..
+            } => Some(*rank),
+            _ => None,
+        }
+    }
+}
+
+fn advice(failure: &Failure) -> &'static str {
+    use oikaze_protocol::rma::RmaError;
+    use oikaze_protocol::wind::Refusal;
+    match failure {
+        Failure::Remote(RmaError::Refused(Refusal::UnknownKey)) => ". Ask the peer for the region again, by its name",
+        Failure::Remote(RmaError::Refused(Refusal::OutOfBounds)) => ". See the region's length: RemoteRegion::len",
+        Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => ". Its owner decides, when it publishes the region",
+        Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => ". Use an offset that is a multiple of 8",
+        Failure::PeerLost { .. } => {
+            ". Its own output says why it ended; a node that only stalls needs a longer OIKAZE_FAILURE_TIME"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,182 @@
+//! Joining: from what a launcher left in the environment to a node that is connected to all others.
+
+use crate::engine::{Engine, Setup};
+use crate::job::addresses::{Candidate, Reachable, Tried, Unreachable, candidates};
+use crate::job::{self, Bootstrap, JobError};
+use crate::node::{Node, RealEngine, Waiting};
+use crate::{Error, Job, Result};
+use crossbeam_queue::SegQueue;
+use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, UdpLink};
+use oikaze_os::memory::shared::{PageSet, Tracker, choose};
+use oikaze_os::without::Without;
+use oikaze_protocol::limits::FAILURE_TIME;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Settings;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the nodes of a job may take to find one another.
+const MEET_TIME: Duration = Duration::from_secs(30);
+/// How long a pair of nodes may take to connect once both are known to run.
+const CONNECT_TIME: Duration = Duration::from_secs(8);
+
+/// Join the job this process was started for: by `oikaze run`, or, without any launcher, a job of one node.
+///
+/// # Errors
+/// What of the environment makes no sense, what could not be reached, or what this machine does not grant.
+pub fn join() -> Result<Job> {
+    join_as(job::find()?)
+}
+
+/// As [`join`], with the place in the job given.
+///
+/// # Errors
+/// As [`join`].
+pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
+    let without = Without::from_env().map_err(|why| Error::invalid("reading OIKAZE_WITHOUT", why.to_string()))?;
+    let limit = time_limit()?;
+    let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
+    let waiting = Waiting::choose(oikaze_os::cpu::usable_cores(), bootstrap.local_size())
+        .map_err(|why| Error::invalid("choosing how to wait", why))?;
+    let choice = choose(|word| without.names().any(|name| name == word))?;
+    let tracking = choice.to_string();
+    let tracker: Arc<dyn Tracker> = choice.tracker;
+
+    let (link, port) = open_link(bootstrap.as_ref(), without)?;
+    let meeting = Meeting::hold(bootstrap.as_ref(), link.as_ref(), port, !without.ipv6)?;
+    let start = Instant::now();
+    let submissions = Arc::new(SegQueue::new());
+    let setup = setup(bootstrap.as_ref(), &meeting, failure_time)?;
+    let mut engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
+        .map_err(|failure| Error::failed("starting the engine", failure))?;
+    engine.connect(Time(0));
+    let node = Node::start(engine, submissions, Some(Arc::clone(&tracker)), waiting, start)?;
+    if let Err(error) = meeting.connect(bootstrap.as_ref(), &node) {
+        node.stop();
+        bootstrap.abort(&error.to_string());
+        return Err(error);
+    }
+    Ok(Job { node, bootstrap, tracker, limit, failure_time, tracking, left: false })
+}
+
+fn time_limit() -> Result<Option<Duration>> {
+    match std::env::var("OIKAZE_TIMEOUT") {
+        Err(_) => Ok(None),
+        Ok(text) => match text.parse::<u64>() {
+            Ok(milliseconds) if milliseconds > 0 => Ok(Some(Duration::from_millis(milliseconds))),
+            _ => Err(Error::invalid("reading OIKAZE_TIMEOUT", format!("\"{text}\" is not a number of milliseconds above 0"))),
+        },
+    }
+}
+
+fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
+    let ports = bootstrap.settings().ports.and_then(|job::Ports { first, last }| Ports::range(first, last));
+    let udp = UdpLink::bind(&Bind { ports: ports.unwrap_or(Ports::ANY), without, ..Bind::default() })
+        .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
+    let port = udp.port();
+    Ok(match &bootstrap.settings().fault {
+        None => (Box::new(udp), port),
+        Some(text) => {
+            let settings: FaultSettings =
+                text.parse().map_err(|why: FaultSyntax| Error::invalid("reading OIKAZE_FAULT", why.to_string()))?;
+            // Nodes must not share one sequence of faults, or both ends of a pair lose the same datagrams.
+            let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(bootstrap.rank()));
+            (Box::new(Fault::new(udp, FaultSettings { seed, ..settings })), port)
+        }
+    })
+}
+
+fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -> Result<Setup> {
+    let nodes = bootstrap.size();
+    let mut connections = Vec::new();
+    for _ in 0..nodes {
+        let id = getrandom::u64().map_err(|error| Error::invalid("drawing connection ids", error.to_string()))?;
+        // 0 means "handshake" on the wire.
+        connections.push(id.max(1));
+    }
+    let settings = Settings { failure_time, datagram_max: meeting.datagram_max, ..Settings::default() };
+    Ok(Setup {
+        me: bootstrap.rank(),
+        nodes,
+        incarnation: bootstrap.incarnation(),
+        addresses: meeting.candidates.iter().map(|of_peer| of_peer.iter().map(|candidate| candidate.to).collect()).collect(),
+        connections,
+        settings,
+        secret: bootstrap.secret().clone(),
+    })
+}
+
+/// What the nodes told one another before they connect.
+struct Meeting {
+    /// For each rank, where it may be reached, best first.
+    candidates: Vec<Vec<Candidate>>,
+    datagram_max: u16,
+}
+
+impl Meeting {
+    fn hold(bootstrap: &dyn Bootstrap, link: &dyn Link, port: u16, ipv6: bool) -> Result<Self> {
+        let mine = Reachable::here(port, true, ipv6)?;
+        if bootstrap.size() > 1 {
+            mine.publish(bootstrap)?;
+        }
+        let mut found = Vec::new();
+        for rank in 0..bootstrap.size() {
+            found.push(if rank == bootstrap.rank() {
+                Vec::new()
+            } else {
+                candidates(&mine, &Reachable::of(bootstrap, rank, MEET_TIME)?)
+            });
+        }
+        Ok(Self { candidates: found, datagram_max: datagram_max(link)? })
+    }
+
+    /// Wait until every pair is connected, or say what was tried.
+    fn connect(&self, bootstrap: &dyn Bootstrap, node: &Node) -> Result<()> {
+        let begun = Instant::now();
+        let missing = |node: &Node| {
+            node.with_engine(|engine| (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect::<Vec<_>>())
+        };
+        let refused = |rank| node.death_of(rank).map(|death| (rank, death));
+        let connected = node.wait(begun.checked_add(CONNECT_TIME), || {
+            let missing = missing(node);
+            let dead = missing.iter().find_map(|&rank| refused(rank));
+            if missing.is_empty() { Some(Ok(())) } else { dead.map(Err) }
+        });
+        if let Some(Ok(())) = connected {
+            return Ok(());
+        }
+        if let Some(why) = bootstrap.aborted() {
+            return Err(JobError::Aborted { why }.into());
+        }
+        let unauthentic = node.with_engine(|engine| engine.counters().unauthentic);
+        let tried = missing(node)
+            .into_iter()
+            .flat_map(|to| {
+                let result = match node.death_of(to) {
+                    Some(death) => death.to_string(),
+                    None if unauthentic > 0 => "handshakes with another job's secret came instead of an answer".to_owned(),
+                    None => format!("no answer within {} s", CONNECT_TIME.as_secs()),
+                };
+                let from = bootstrap.rank();
+                self.candidates.get(to as usize).into_iter().flatten().map(move |candidate| Tried {
+                    from,
+                    to,
+                    address: candidate.to,
+                    interface: candidate.interface.clone(),
+                    result: result.clone(),
+                })
+            })
+            .collect();
+        Err(JobError::from(Unreachable { tried }).into())
+    }
+}
+
+/// The largest datagram that all interfaces of this node carry, loopback aside if there are others.
+fn datagram_max(link: &dyn Link) -> Result<u16> {
+    const JUMBO: usize = 9000;
+    let local = link.local_addresses().map_err(|error| Error::system("listing this node's interfaces", error))?;
+    let smallest = local.iter().filter(|address| !address.loopback).map(|address| address.mtu).min();
+    let mtu = smallest.unwrap_or(JUMBO).clamp(1280, JUMBO);
+    // IPv6 and UDP headers; an IPv4 path has 20 bytes to spare.
+    Ok(u16::try_from(mtu - 48).unwrap_or(u16::MAX))
+}

@@ -1,0 +1,270 @@
+//! This process as a member of its job: the object from which everything else is had.
+
+use crate::engine::{Request, Value};
+use crate::job::Bootstrap;
+use crate::node::Node;
+use crate::region::LocalRegion;
+use crate::remote::Peer;
+use crate::shared::{Element, LockGuard, SharedArray};
+use crate::statistics::NodeStatistics;
+use crate::{Arrived, Error, Homes, Result, Rights};
+use oikaze_os::memory::Region;
+use oikaze_os::memory::shared::Tracker;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{ReduceOp, Reduction, Values};
+use oikaze_protocol::rma::Published;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A job that this process has joined. Dropped, it leaves: it waits until all others leave too, then says goodbye.
+pub struct Job {
+    pub(crate) node: Arc<Node>,
+    pub(crate) bootstrap: Box<dyn Bootstrap>,
+    pub(crate) tracker: Arc<dyn Tracker>,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) failure_time: Duration,
+    pub(crate) tracking: String,
+    pub(crate) left: bool,
+}
+
+impl Job {
+    /// This node's rank, 0 to `size` − 1.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.bootstrap.rank()
+    }
+
+    /// Nodes in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.bootstrap.size()
+    }
+
+    /// How touches of shared arrays are noticed on this node, and why not in a better way.
+    #[must_use]
+    pub fn tracking(&self) -> &str {
+        &self.tracking
+    }
+
+    /// The time limit of waits that are given none of their own (`OIKAZE_TIMEOUT`, milliseconds; none unless set).
+    #[must_use]
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
+    /// Another node.
+    ///
+    /// # Errors
+    /// No such rank.
+    pub fn peer(&self, rank: Rank) -> Result<Peer> {
+        if rank >= self.size() {
+            return Err(Error::invalid(
+                format!("node {rank}"),
+                format!("this job has {} nodes, numbered from 0 to {}", self.size(), self.size() - 1),
+            ));
+        }
+        Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit })
+    }
+
+    /// Make memory known to the engine, as source and destination of operations; peers cannot reach it.
+    ///
+    /// # Errors
+    /// The table of regions is full.
+    pub fn register(&self, region: Region) -> Result<LocalRegion> {
+        LocalRegion::new(&self.node, region, Rights::NONE, None)
+    }
+
+    /// Make memory reachable for peers, under a name of up to 48 bytes.
+    ///
+    /// # Errors
+    /// The name is taken, or too long; the table of regions is full.
+    pub fn publish(&self, name: &str, region: Region, rights: Rights) -> Result<LocalRegion> {
+        let len = region.len() as u64;
+        let local = LocalRegion::new(&self.node, region, rights, Some(name.to_owned()))?;
+        let published = Published { key: local.key(), len, rights };
+        let completion = self.node.submit(Request::Publish { name: name.to_owned(), published }, None);
+        if let Err(error) = self.node.outcome(&format_args!("publishing region \"{name}\""), &completion, self.limit) {
+            local.forget_name();
+            return Err(error);
+        }
+        Ok(local)
+    }
+
+    /// The next message, from this peer or from any; waits for it.
+    ///
+    /// # Errors
+    /// The time limit passed, or the peer is lost and all its messages have been read.
+    pub fn receive(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
+        let begun = Instant::now();
+        let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
+        let ready = || match self.node.take_mail(from) {
+            Some(arrived) => Some(Ok(arrived)),
+            None => from.and_then(|peer| Some(Err((peer, self.node.death_of(peer)?)))),
+        };
+        match self.node.wait(deadline, ready) {
+            Some(Ok(arrived)) => Ok(arrived),
+            Some(Err((peer, death))) => {
+                Err(Error::failed("receiving a message", crate::engine::Failure::PeerLost { peer, death }))
+            }
+            None => Err(Error::Timeout { what: "receiving a message".into(), waited: begun.elapsed() }),
+        }
+    }
+
+    /// A message, if one has arrived.
+    #[must_use]
+    pub fn try_receive(&self, from: Option<Rank>) -> Option<Arrived> {
+        self.node.take_mail(from)
+    }
+
+    /// A shared array of `len` elements under this name, with its pages in blocks, one block a node. Collective: all nodes make
+    /// the same arrays in the same order.
+    ///
+    /// # Errors
+    /// Nodes disagree on name, length, element or homes (the error names them); no memory; a node is lost.
+    pub fn array<T: Element>(&self, name: &str, len: usize) -> Result<SharedArray<T>> {
+        self.array_with_homes(name, len, Homes::Block)
+    }
+
+    /// As [`Job::array`], with the homes of its pages given.
+    ///
+    /// # Errors
+    /// As [`Job::array`].
+    pub fn array_with_homes<T: Element>(&self, name: &str, len: usize, homes: Homes) -> Result<SharedArray<T>> {
+        SharedArray::declare(&self.node, &self.tracker, name, len, homes, self.limit)
+    }
+
+    /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each node calls it.
+    ///
+    /// # Errors
+    /// A node is lost; nodes do different things; the time limit passed.
+    pub fn barrier(&self) -> Result<()> {
+        let completion = self.node.submit(Request::Barrier, None);
+        self.node.outcome(&"barrier", &completion, self.limit)?;
+        self.check_memory()
+    }
+
+    /// Combine one value of each node, in rank order, so that all nodes have the same bits. Also a barrier.
+    ///
+    /// # Errors
+    /// As [`Job::barrier`].
+    pub fn reduce<T: Reducible>(&self, value: T, op: ReduceOp) -> Result<T> {
+        let combined = self.reduce_all(&[value], op)?;
+        combined.into_iter().next().ok_or_else(|| Error::invalid("reduce", "the result is empty (a defect)"))
+    }
+
+    /// Combine vectors of equal length, element by element. Also a barrier.
+    ///
+    /// # Errors
+    /// As [`Job::barrier`]; lengths that differ between nodes.
+    pub fn reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
+        let reduction = Reduction { op, values: T::to_values(values) };
+        let completion = self.node.submit(Request::Reduce(reduction), None);
+        let value = self.node.outcome(&"reduce", &completion, self.limit)?;
+        self.check_memory()?;
+        match value {
+            Value::Reduced(values) => T::from_values(values),
+            _ => None,
+        }
+        .ok_or_else(|| Error::invalid("reduce", "the result is of another type (a defect)"))
+    }
+
+    /// Hold lock number `lock` (any number) of the job.
+    ///
+    /// # Errors
+    /// A node that is needed for it is lost; the time limit passed.
+    pub fn lock(&self, lock: u64) -> Result<LockGuard> {
+        LockGuard::acquire(&self.node, lock, self.limit)
+    }
+
+    /// What this node has done so far.
+    #[must_use]
+    pub fn statistics(&self) -> NodeStatistics {
+        self.node.with_engine(NodeStatistics::of)
+    }
+
+    /// A descriptor that becomes readable when an operation is settled or a message has arrived, for `select` and async
+    /// runtimes; [`Job::clear_news`] makes it unreadable again (look at everything after, not before).
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.node.news().as_fd()
+    }
+
+    /// See [`Job::descriptor`].
+    pub fn clear_news(&self) {
+        self.node.news().clear();
+    }
+
+    /// Run operations that borrow any memory; all are done, or cut off from it, when this returns.
+    ///
+    /// # Errors
+    /// What `work` returns.
+    pub fn scope<'env, R>(&self, work: impl for<'scope> FnOnce(&crate::Scope<'_, 'scope, 'env>) -> Result<R>) -> Result<R> {
+        crate::scope::run(self, work)
+    }
+
+    /// Leave: wait for all others to leave, then say goodbye. Done by dropping the job too; this tells of errors.
+    ///
+    /// # Errors
+    /// A node was lost before it left.
+    pub fn leave(mut self) -> Result<()> {
+        self.leave_once()
+    }
+
+    fn leave_once(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.left, true) {
+            return Ok(());
+        }
+        let completion = self.node.submit(Request::Leave, None);
+        let limit = self.limit.or(Some(Duration::MAX)).filter(|_| !std::thread::panicking());
+        let outcome = match limit {
+            Some(limit) => self.node.outcome(&"leaving the job", &completion, Some(limit)).map(drop),
+            // A panicking node does not wait for the others: they learn of it by its goodbye.
+            None => Ok(()),
+        };
+        self.node.say_goodbye(self.failure_time.min(Duration::from_millis(500)));
+        self.node.stop();
+        outcome
+    }
+
+    /// A system call on shared memory that failed inside a turn is told here.
+    fn check_memory(&self) -> Result<()> {
+        match self.node.with_engine(|engine| engine.pages().take_error()) {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if let Err(error) = self.leave_once() {
+            eprintln!("oikaze: node {}: {error}", self.bootstrap.rank());
+        }
+    }
+}
+
+/// What can be reduced.
+pub trait Reducible: Copy {
+    #[doc(hidden)]
+    fn to_values(values: &[Self]) -> Values;
+    #[doc(hidden)]
+    fn from_values(values: Values) -> Option<Vec<Self>>;
+}
+
+macro_rules! reducible {
+    ($($type:ty: $variant:ident),*) => {
+        $(impl Reducible for $type {
+            fn to_values(values: &[Self]) -> Values {
+                Values::$variant(values.to_vec())
+            }
+            fn from_values(values: Values) -> Option<Vec<Self>> {
+                match values {
+                    Values::$variant(values) => Some(values),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+reducible!(f64: F64, i64: I64, u64: U64);

@@ -1,0 +1,135 @@
+//! Who waits, drives: the loop of a waiting thread.
+
+use super::sleeper::Sleeper;
+use super::{EngineMode, Node};
+use crate::role::Driving;
+use arrayvec::ArrayVec;
+use oikaze_protocol::time::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::time::{Duration, Instant};
+
+/// A sleeper without a timer looks again after this long, whatever happens.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+impl Node {
+    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.
+    pub fn wait<T>(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+        if let Some(value) = ready() {
+            return Some(value);
+        }
+        loop {
+            if let Some(driving) = self.role.try_drive(self.now().0) {
+                let value = self.drive(deadline, &mut ready);
+                self.leave(driving);
+                return value;
+            }
+            let waiting = self.waiters.register();
+            if let Some(value) = ready() {
+                drop(waiting);
+                self.pass_on();
+                return Some(value);
+            }
+            if self.role.is_driven() {
+                std::thread::park_timeout(until(deadline).min(SLEEP_MAX));
+            }
+            drop(waiting);
+            if let Some(value) = ready() {
+                self.pass_on();
+                return Some(value);
+            }
+            if passed(deadline) {
+                self.pass_on();
+                return None;
+            }
+        }
+    }
+
+    fn drive<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        let mut idle_since: Option<Instant> = None;
+        loop {
+            let work = self.try_turn();
+            if let Some(value) = ready() {
+                return Some(value);
+            }
+            if work.is_none_or(|work| !work.is_idle()) {
+                idle_since = None;
+                if passed(deadline) {
+                    return None;
+                }
+                continue;
+            }
+            if passed(deadline) {
+                return None;
+            }
+            let since = *idle_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < self.waiting.spin {
+                std::hint::spin_loop();
+            } else {
+                if let Some(value) = self.sleep_on_socket(deadline, ready) {
+                    return Some(value);
+                }
+            }
+        }
+    }
+
+    /// Block until the socket has something, a timer is due, another thread has news for us, or the deadline comes.
+    fn sleep_on_socket<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        let next = self.next_timeout();
+        let timeout = self.span_until(next).min(until(deadline)).min(SLEEP_MAX);
+        self.driver.fall_asleep(self.now() + timeout);
+        // Submissions and outcomes since the last look: their makers may not have seen us sleep.
+        let value = ready();
+        if value.is_none() && self.submissions.is_empty() {
+            let faults = matches!(self.waiting.mode, EngineMode::Thread { .. });
+            self.poll(&self.driver, true, faults, timeout);
+        }
+        self.driver.wake_up();
+        value
+    }
+
+    /// Sleep on the sleeper's event and, as asked, the socket and the fault descriptor; true if there are faults.
+    pub(super) fn poll(&self, sleeper: &Sleeper, socket: bool, faults: bool, timeout: Duration) -> bool {
+        let mut fds = ArrayVec::<PollFd<'_>, 3>::new();
+        fds.push(PollFd::new(&sleeper.event, PollFlags::IN));
+        if let Some(fd) = self.socket().filter(|_| socket) {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        let fault_at = fds.len();
+        if let Some(tracker) = self.tracker.as_ref().filter(|_| faults) {
+            fds.push(PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN));
+        }
+        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: i64::from(timeout.subsec_nanos()) };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => fds.get(fault_at).is_some_and(|fd| !fd.revents().is_empty()),
+            // Interrupted: the caller looks at everything again.
+            Err(_) => false,
+        }
+    }
+
+    pub(super) fn span_until(&self, next: Option<Time>) -> Duration {
+        next.map_or(Duration::MAX, |next| next.since(self.now()))
+    }
+
+    /// Give the role back: to a waiter, else to the helper.
+    fn leave(&self, driving: Driving<'_>) {
+        let kick_helper = driving.leave(self.now().0);
+        if !self.waiters.wake_one() && kick_helper {
+            self.helper.event.signal();
+        }
+    }
+
+    /// A thread that was woken to take over but has no need to: let another.
+    fn pass_on(&self) {
+        if !self.role.is_driven() && !self.waiters.wake_one() {
+            self.helper.event.signal();
+        }
+    }
+}
+
+fn passed(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+fn until(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+}

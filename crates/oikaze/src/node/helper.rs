@@ -1,0 +1,86 @@
+//! The helper thread: page faults always, the socket while nobody drives; or, in thread mode, the driver for good.
+
+use super::{EngineMode, Node};
+use crate::engine::{Request, Submission};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// While a thread drives, the helper looks this often whether it still does: a leaver that is soon back does not wake it.
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
+/// The longest sleep.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("oikaze".into()).spawn(move || {
+        if let EngineMode::Thread { core } = node.waiting.mode {
+            node.drive_for_good(core);
+        } else {
+            node.help();
+        }
+    })
+}
+
+impl Node {
+    fn help(&self) {
+        while !self.closing.load(Ordering::SeqCst) {
+            let faults = if self.role.helper_may_watch() {
+                self.watch()
+            } else {
+                let faults = self.poll(&self.helper, false, true, LOOK_AGAIN);
+                self.helper.wake_up();
+                faults
+            };
+            if faults {
+                self.take_faults();
+            }
+            if faults || self.role.helper_may_watch() {
+                self.try_turn();
+            }
+        }
+    }
+
+    /// Sleep on socket and faults, until the next timer; true if there are faults.
+    fn watch(&self) -> bool {
+        let next = self.next_timeout();
+        let timeout = self.span_until(next).min(SLEEP_MAX);
+        self.helper.fall_asleep(self.now() + timeout);
+        // What came between the last turn and falling asleep: its maker may not have seen us sleep.
+        let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
+        let faults = quiet && self.poll(&self.helper, true, true, timeout);
+        self.helper.wake_up();
+        faults
+    }
+
+    /// Turn the faults that wait into submissions.
+    fn take_faults(&self) {
+        let Some(tracker) = &self.tracker else { return };
+        let mut faults = Vec::new();
+        if tracker.faults(&mut faults).is_err() {
+            return;
+        }
+        for fault in faults {
+            let request = Request::Fault { array: fault.array, page: fault.page, access: Some(fault.access) };
+            self.submissions.push(Submission { request, completion: None, keep: None });
+        }
+    }
+
+    /// Thread mode: this thread holds the role until the node is closed.
+    fn drive_for_good(&self, core: Option<usize>) {
+        if let Some(core) = core {
+            // A core that cannot be had (a container's set) leaves the thread where the kernel puts it.
+            let _ = oikaze_os::cpu::pin_to_core(core);
+        }
+        while !self.closing.load(Ordering::SeqCst) {
+            let look = || {
+                let faults = self.tracker.as_ref().is_some_and(|_| self.poll(&self.helper, false, true, Duration::ZERO));
+                if faults {
+                    self.take_faults();
+                }
+                self.closing.load(Ordering::SeqCst).then_some(())
+            };
+            self.wait(None, look);
+        }
+    }
+}

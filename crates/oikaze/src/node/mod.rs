@@ -1,0 +1,284 @@
+//! One node with its threads: who runs the engine's turns, who waits, and how they hand over to one another.
+//!
+//! *Who waits, drives*: a thread that waits runs turns itself if nobody else does. A helper thread looks after the socket only
+//! while there is no driver, and after page faults always. Any thread that submits runs one turn at once, so that nothing waits
+//! to be sent. The turn is entered by one try-lock; who finds it taken leaves the work to the holder, which looks again after
+//! it has let go.
+
+mod drive;
+mod helper;
+mod sleeper;
+mod waiters;
+mod waiting;
+
+pub use waiting::{EngineMode, Waiting};
+
+use crate::engine::submission::Registered;
+use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Request, Submission, Value, Work, tracked};
+use crate::role::Role;
+use crate::{Error, Result};
+use crossbeam_queue::SegQueue;
+use oikaze_os::cpu::Event;
+use oikaze_os::link::Link;
+use oikaze_os::memory::shared::{PageSet, Tracker};
+use oikaze_os::memory::{MemoryError, Region};
+use oikaze_protocol::Rank;
+use oikaze_protocol::rma::Rights;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Death;
+use sleeper::Sleeper;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use waiters::Waiters;
+
+/// The engine of a real node.
+pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
+
+/// A node, shared by all its threads.
+pub(crate) struct Node {
+    engine: Mutex<RealEngine>,
+    submissions: Arc<SegQueue<Submission>>,
+    role: Role,
+    /// The driver, when it blocks on the socket.
+    driver: Sleeper,
+    /// The helper, when it watches the socket or the page faults.
+    helper: Sleeper,
+    /// Readable while a message, an outcome or a death has not been looked at: for `select` and async runtimes.
+    news: Event,
+    news_wanted: AtomicBool,
+    socket: Option<OwnedFd>,
+    tracker: Option<Arc<dyn Tracker>>,
+    start: Instant,
+    waiting: Waiting,
+    waiters: Waiters,
+    mailbox: Mutex<VecDeque<Arrived>>,
+    mail: AtomicUsize,
+    deaths: Mutex<Vec<(Rank, Death)>>,
+    closing: AtomicBool,
+    helper_thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Node {
+    /// Start a node's helper around its engine.
+    pub fn start(
+        engine: RealEngine,
+        submissions: Arc<SegQueue<Submission>>,
+        tracker: Option<Arc<dyn Tracker>>,
+        waiting: Waiting,
+        start: Instant,
+    ) -> Result<Arc<Self>> {
+        let no_event = |error| Error::system("making an event descriptor", error);
+        let socket = match engine.link().fd() {
+            Some(fd) => {
+                Some(fd.try_clone_to_owned().map_err(|error| Error::system("duplicating the socket's descriptor", error))?)
+            }
+            None => None,
+        };
+        let node = Arc::new(Self {
+            engine: Mutex::new(engine),
+            submissions,
+            role: Role::new(),
+            driver: Sleeper::new().map_err(no_event)?,
+            helper: Sleeper::new().map_err(no_event)?,
+            news: Event::new().map_err(no_event)?,
+            news_wanted: AtomicBool::new(false),
+            socket,
+            tracker,
+            start,
+            waiting,
+            waiters: Waiters::default(),
+            mailbox: Mutex::default(),
+            mail: AtomicUsize::new(0),
+            deaths: Mutex::default(),
+            closing: AtomicBool::new(false),
+            helper_thread: Mutex::new(None),
+        });
+        let helper = helper::spawn(Arc::clone(&node)).map_err(|error| Error::system("starting the helper thread", error))?;
+        *lock(&node.helper_thread) = Some(helper);
+        Ok(node)
+    }
+
+    /// Nanoseconds since the node's start.
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Look at or change the engine between turns.
+    pub fn with_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> T {
+        let value = look(&mut lock(&self.engine));
+        // Submissions that found the lock taken meanwhile.
+        self.after_unlock();
+        value
+    }
+
+    /// Ask for something whose outcome somebody will wait for.
+    pub fn submit(&self, request: Request, keep: Keep) -> Arc<Completion> {
+        let (submission, completion) = tracked(request, keep);
+        self.push(submission);
+        completion
+    }
+
+    /// Ask for something nobody waits for.
+    pub fn tell(&self, request: Request) {
+        self.push(Submission { request, completion: None, keep: None });
+    }
+
+    fn push(&self, submission: Submission) {
+        self.submissions.push(submission);
+        fence(Ordering::SeqCst);
+        self.try_turn();
+    }
+
+    /// Put a region into the engine's table.
+    pub fn register(&self, region: Region, rights: Rights) -> Result<Registered, MemoryError> {
+        self.with_engine(|engine| Registered::insert(engine.memory(), region, rights))
+    }
+
+    /// Run one turn, unless another thread is in one (which then sees what we submitted).
+    fn try_turn(&self) -> Option<Work> {
+        let mut total: Option<Work> = None;
+        loop {
+            let mut engine = match self.engine.try_lock() {
+                Ok(engine) => engine,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return total,
+            };
+            let work = engine.turn(self.now());
+            let next = self.due(&engine);
+            self.collect(&mut engine);
+            drop(engine);
+            self.announce(work, next);
+            let sum = total.get_or_insert_default();
+            sum.received += work.received;
+            sum.sent += work.sent;
+            sum.settled += work.settled;
+            sum.more = work.more;
+            fence(Ordering::SeqCst);
+            if self.submissions.is_empty() {
+                return total;
+            }
+        }
+    }
+
+    fn after_unlock(&self) {
+        fence(Ordering::SeqCst);
+        if !self.submissions.is_empty() {
+            self.try_turn();
+        }
+    }
+
+    /// Take out of the engine what is for the user.
+    fn collect(&self, engine: &mut MutexGuard<'_, RealEngine>) {
+        while let Some(arrived) = engine.take_arrived() {
+            let mut mailbox = lock(&self.mailbox);
+            mailbox.push_back(arrived);
+            self.mail.store(mailbox.len(), Ordering::Release);
+        }
+        while let Some(death) = engine.take_death() {
+            lock(&self.deaths).push(death);
+        }
+    }
+
+    /// Tell those who sleep what a turn has changed.
+    fn announce(&self, work: Work, next: Option<Time>) {
+        let news = work.settled > 0 || work.received > 0;
+        if news {
+            self.waiters.wake_all();
+            if work.settled > 0 && self.news_wanted.load(Ordering::Relaxed) {
+                self.news.signal();
+            }
+        }
+        if news || work.more {
+            self.driver.wake();
+        } else {
+            self.driver.wake_before(next);
+        }
+        if work.more {
+            self.helper.wake();
+        } else {
+            self.helper.wake_before(next);
+        }
+    }
+
+    /// A message for the user, the oldest that fits.
+    pub fn take_mail(&self, from: Option<Rank>) -> Option<Arrived> {
+        if self.mail.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut mailbox = lock(&self.mailbox);
+        let at = mailbox.iter().position(|arrived| from.is_none_or(|from| arrived.from == from))?;
+        let arrived = mailbox.remove(at)?;
+        self.mail.store(mailbox.len(), Ordering::Release);
+        drop(mailbox);
+        self.tell(Request::Consumed { from: arrived.from, bytes: arrived.body.len() as u64 });
+        Some(arrived)
+    }
+
+    /// Is this peer known to be dead?
+    pub fn death_of(&self, rank: Rank) -> Option<Death> {
+        lock(&self.deaths).iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
+    }
+
+    /// Wait for an outcome.
+    pub fn outcome(&self, what: &dyn std::fmt::Display, completion: &Completion, limit: Option<Duration>) -> Result<Value> {
+        let begun = Instant::now();
+        match self.wait(limit.and_then(|limit| begun.checked_add(limit)), || completion.outcome()) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(failure)) => Err(Error::failed(what.to_string(), failure)),
+            None => Err(Error::Timeout { what: what.to_string(), waited: begun.elapsed() }),
+        }
+    }
+
+    /// The descriptor that is readable when there is news.
+    pub fn news(&self) -> &Event {
+        self.news_wanted.store(true, Ordering::Relaxed);
+        &self.news
+    }
+
+    /// Tell all peers goodbye, and see that it goes out.
+    pub fn say_goodbye(&self, limit: Duration) {
+        let completion = self.submit(Request::Close, None);
+        let deadline = Instant::now().checked_add(limit);
+        let _: Option<()> = self.wait(deadline, || {
+            let gone = completion.is_done() && self.with_engine(|engine| !engine.has_due(self.now()));
+            gone.then_some(())
+        });
+    }
+
+    /// When the engine must turn again at the latest.
+    fn next_timeout(&self) -> Option<Time> {
+        self.with_engine(|engine| self.due(engine))
+    }
+
+    fn due(&self, engine: &RealEngine) -> Option<Time> {
+        let since_start = |at: Instant| u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
+        let delayed = engine.link().next_wakeup().map(|at| Time(since_start(at)));
+        [engine.next_timeout(), delayed].into_iter().flatten().min()
+    }
+
+    /// Stop the helper; nothing moves afterwards but by threads that wait.
+    pub fn stop(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.driver.event.signal();
+        self.helper.event.signal();
+        if let Some(helper) = lock(&self.helper_thread).take()
+            && helper.thread().id() != std::thread::current().id()
+        {
+            // The helper's own panic has been printed by the runtime; there is nothing left to do about it here.
+            let _ = helper.join();
+        }
+        self.with_engine(|engine| engine.fail_all(&Failure::Left));
+    }
+
+    fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

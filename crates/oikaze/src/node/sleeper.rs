@@ -1,0 +1,47 @@
+//! A place where one thread sleeps on the socket, and how others see that it does.
+
+use oikaze_os::cpu::Event;
+use oikaze_protocol::time::Time;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// One sleeper: the driver, or the helper.
+pub(super) struct Sleeper {
+    /// Ends the sleep.
+    pub event: Event,
+    /// Until when it sleeps, in nanoseconds of the node's clock; 0: awake.
+    until: AtomicU64,
+}
+
+impl Sleeper {
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { event: Event::new()?, until: AtomicU64::new(0) })
+    }
+
+    /// From here on whoever has news signals. What came before must be looked at once more before sleeping.
+    pub fn fall_asleep(&self, until: Time) {
+        self.until.store(until.0.max(1), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    pub fn wake_up(&self) {
+        self.until.store(0, Ordering::SeqCst);
+        self.event.clear();
+    }
+
+    /// Wake it if it sleeps past `next`.
+    pub fn wake_before(&self, next: Option<Time>) {
+        fence(Ordering::SeqCst);
+        let until = self.until.load(Ordering::SeqCst);
+        if until != 0 && next.is_some_and(|next| next.0 < until) {
+            self.event.signal();
+        }
+    }
+
+    /// Wake it if it sleeps.
+    pub fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.until.load(Ordering::SeqCst) != 0 {
+            self.event.signal();
+        }
+    }
+}

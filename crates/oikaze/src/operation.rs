@@ -1,0 +1,98 @@
+//! Waiting for an operation: always on an object, with a time limit if wanted.
+
+use crate::engine::{Completion, Value};
+use crate::node::Node;
+use crate::{Error, Result};
+use oikaze_protocol::Rank;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an operation can yield.
+pub trait Outcome: Sized {
+    #[doc(hidden)]
+    fn from_value(value: Value) -> Option<Self>;
+}
+
+impl Outcome for () {
+    fn from_value(_: Value) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Outcome for u64 {
+    fn from_value(value: Value) -> Option<u64> {
+        match value {
+            Value::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+/// What an operation is, in words; put together only when somebody wants to read it.
+#[derive(Clone, Debug)]
+pub(crate) struct What {
+    pub verb: &'static str,
+    pub len: u64,
+    pub peer: Rank,
+    /// Region and offset, for one-sided operations.
+    pub at: Option<(Arc<str>, u64)>,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, len, peer, at } = self;
+        match at {
+            Some((region, offset)) => write!(f, "{verb} of {len} bytes at offset {offset} of region \"{region}\" on node {peer}"),
+            None => write!(f, "{verb} of {len} bytes to node {peer}"),
+        }
+    }
+}
+
+/// An operation in flight. Dropping it does not end it: its memory is counted, and it completes on its own.
+#[must_use = "an operation that is not waited for may fail unseen"]
+pub struct Operation<T> {
+    node: Arc<Node>,
+    completion: Arc<Completion>,
+    what: What,
+    limit: Option<Duration>,
+    yields: PhantomData<fn() -> T>,
+}
+
+impl<T: Outcome> Operation<T> {
+    pub(crate) fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Self {
+        Self { node: Arc::clone(node), completion, what, limit, yields: PhantomData }
+    }
+
+    /// Is it settled? One load.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.completion.is_done()
+    }
+
+    /// Wait until it is complete: for a put, in the peer's memory and visible there. The job's time limit applies.
+    ///
+    /// # Errors
+    /// What failed and why; [`Error::Timeout`] if the time limit passed (the operation goes on).
+    pub fn wait(&self) -> Result<T> {
+        self.wait_limited(self.limit)
+    }
+
+    /// As [`Operation::wait`], with a time limit of its own.
+    ///
+    /// # Errors
+    /// As [`Operation::wait`].
+    pub fn wait_for(&self, limit: Duration) -> Result<T> {
+        self.wait_limited(Some(limit))
+    }
+
+    fn wait_limited(&self, limit: Option<Duration>) -> Result<T> {
+        let value = self.node.outcome(&self.what, &self.completion, limit)?;
+        T::from_value(value).ok_or_else(|| Error::invalid(self.what.to_string(), "the outcome is of another kind (a defect)"))
+    }
+
+    pub(crate) fn completion(&self) -> &Arc<Completion> {
+        &self.completion
+    }
+}

@@ -1,0 +1,127 @@
+//! Memory of this node that operations may use, and that peers may reach if it is published.
+
+use crate::engine::Request;
+use crate::engine::submission::Registered;
+use crate::node::Node;
+use crate::{Error, Result};
+use oikaze_os::memory::Region;
+use oikaze_protocol::rma::Rights;
+use oikaze_protocol::wind::Segment;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A region known to the engine. Counted: operations keep it alive; when the last user drops it, peers can no longer reach it.
+#[derive(Clone)]
+pub struct LocalRegion {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    node: Arc<Node>,
+    registered: Registered,
+    /// Names under which it is published.
+    name: Mutex<Option<String>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            self.node.tell(Request::Withdraw { name });
+        }
+        self.node.tell(Request::Remove { slot: self.registered.slot });
+    }
+}
+
+impl LocalRegion {
+    pub(crate) fn new(node: &Arc<Node>, region: Region, rights: Rights, name: Option<String>) -> Result<Self> {
+        let registered = node.register(region, rights)?;
+        Ok(Self { inner: Arc::new(Inner { node: Arc::clone(node), registered, name: Mutex::new(name) }) })
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        self.inner.registered.key
+    }
+
+    /// The name was not given to this region after all.
+    pub(crate) fn forget_name(&self) {
+        *self.inner.name.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What peers may do.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        self.inner.registered.rights
+    }
+
+    /// A counted slice, the source or destination of an operation.
+    ///
+    /// # Errors
+    /// The range is not inside the region.
+    pub fn slice(&self, range: Range<usize>) -> Result<RegionSlice> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::invalid(
+                format!("slice {}..{} of a region", range.start, range.end),
+                format!("the region has {} bytes", self.len()),
+            ));
+        }
+        Ok(RegionSlice { region: self.clone(), range })
+    }
+
+    /// The whole region as a slice.
+    #[must_use]
+    pub fn all(&self) -> RegionSlice {
+        RegionSlice { region: self.clone(), range: 0..self.len() }
+    }
+
+    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by signals and atomics.
+    ///
+    /// # Errors
+    /// A bad offset, or the time limit passed.
+    pub fn wait_until(&self, offset: u64, limit: Option<Duration>, mut until: impl FnMut(u64) -> bool) -> Result<u64> {
+        let region = &self.inner.registered.region;
+        region.load_u64(offset)?;
+        let begun = std::time::Instant::now();
+        let ready = || region.load_u64(offset).ok().filter(|&word| until(word));
+        self.inner.node.wait(limit.and_then(|limit| begun.checked_add(limit)), ready).ok_or_else(|| Error::Timeout {
+            what: format!("waiting for the word at offset {offset} of a region"),
+            waited: begun.elapsed(),
+        })
+    }
+}
+
+impl Deref for LocalRegion {
+    type Target = Region;
+    fn deref(&self) -> &Region {
+        &self.inner.registered.region
+    }
+}
+
+/// Part of a registered region; keeps it alive.
+#[derive(Clone)]
+pub struct RegionSlice {
+    region: LocalRegion,
+    range: Range<usize>,
+}
+
+impl RegionSlice {
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// No bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    pub(crate) fn segment(&self) -> Segment {
+        Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
+    }
+
+    pub(crate) fn keep(self) -> Arc<LocalRegion> {
+        Arc::new(self.region)
+    }
+}

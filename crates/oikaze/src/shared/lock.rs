@@ -1,0 +1,49 @@
+//! Locks between nodes.
+
+use crate::engine::Request;
+use crate::node::Node;
+use crate::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A lock that is held; given back when dropped. What was written under it is visible to its next holder.
+#[must_use = "the lock is given back at once"]
+pub struct LockGuard {
+    node: Arc<Node>,
+    lock: u64,
+    limit: Option<Duration>,
+    held: bool,
+}
+
+impl LockGuard {
+    pub(crate) fn acquire(node: &Arc<Node>, lock: u64, limit: Option<Duration>) -> Result<Self> {
+        let completion = node.submit(Request::Lock(lock), None);
+        let outcome = node.outcome(&format_args!("lock {lock}"), &completion, limit);
+        if let Err(Error::Timeout { .. }) = outcome {
+            // Nobody waits any longer: should it be granted, it is given back at once.
+            node.tell(Request::Cancel { completion });
+        }
+        outcome?;
+        Ok(Self { node: Arc::clone(node), lock, limit, held: true })
+    }
+
+    /// Give the lock back and learn whether that worked.
+    ///
+    /// # Errors
+    /// A node that is needed for it is lost, or the time limit passed.
+    pub fn release(mut self) -> Result<()> {
+        self.held = false;
+        let completion = self.node.submit(Request::Unlock(self.lock), None);
+        self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit).map(drop)
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if self.held {
+            // An error here means that the job is lost; its next synchronisation says so.
+            let completion = self.node.submit(Request::Unlock(self.lock), None);
+            let _ = self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit);
+        }
+    }
+}
