@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::error::SharedError;
+use super::mprotect::Mprotect;
+use super::self_test;
 use super::tracker::{Tracker, TrackerKind};
 use super::userfaultfd::Userfaultfd;
 
@@ -26,28 +28,71 @@ impl fmt::Display for Choice {
     }
 }
 
-/// A tracker, the words that switch it off, and how to make it.
-type Candidate = (TrackerKind, &'static [&'static str], fn() -> Result<Arc<dyn Tracker>, SharedError>);
+/// Best first, each with the words of `OIKAZE_WITHOUT` that switch it off.
+const CANDIDATES: [(TrackerKind, &[&str]); 3] = [
+    (TrackerKind::UserfaultfdFull, &["uffd", "uffd-full"]),
+    (TrackerKind::UserfaultfdUserMode, &["uffd"]),
+    (TrackerKind::Mprotect, &["mprotect"]),
+];
 
-/// Try the trackers, best first, and take the first that works. `is_off` says what `OIKAZE_WITHOUT` forbids: `uffd`, `uffd-full`.
+/// Open one tracker and try it on two pages.
 ///
 /// # Errors
-/// None works: the last one's reason.
+/// Not permitted, not there, or it does not do what it should.
+pub fn open(kind: TrackerKind) -> Result<Arc<dyn Tracker>, SharedError> {
+    let tracker: Arc<dyn Tracker> = match kind {
+        TrackerKind::UserfaultfdFull => Arc::new(Userfaultfd::full()?),
+        TrackerKind::UserfaultfdUserMode => Arc::new(Userfaultfd::user_mode_only()?),
+        TrackerKind::Mprotect => Arc::new(Mprotect::new()?),
+    };
+    self_test::run(&tracker)?;
+    Ok(tracker)
+}
+
+/// Try the trackers, best first, and take the first that works. `is_off` says what `OIKAZE_WITHOUT` forbids: `uffd`, `uffd-full`,
+/// `mprotect`.
+///
+/// # Errors
+/// None works: why, for each.
 pub fn choose(is_off: impl Fn(&str) -> bool) -> Result<Choice, SharedError> {
     let mut passed_over = Vec::new();
-    let candidates: [Candidate; 2] = [
-        (TrackerKind::UserfaultfdFull, &["uffd", "uffd-full"], || Ok(Arc::new(Userfaultfd::full()?))),
-        (TrackerKind::UserfaultfdUserMode, &["uffd"], || Ok(Arc::new(Userfaultfd::user_mode_only()?))),
-    ];
-    for (kind, words, open) in candidates {
+    for (kind, words) in CANDIDATES {
         if let Some(word) = words.iter().find(|w| is_off(w)) {
             passed_over.push((kind, format!("switched off by OIKAZE_WITHOUT={word}")));
             continue;
         }
-        match open() {
+        match open(kind) {
             Ok(tracker) => return Ok(Choice { tracker, passed_over }),
             Err(e) => passed_over.push((kind, e.to_string())),
         }
     }
-    Err(SharedError::invalid("choosing how to track shared pages", "nothing works here", "Run `oikaze doctor`."))
+    let reasons: Vec<_> = passed_over.iter().map(|(kind, reason)| format!("{kind}: {reason}")).collect();
+    Err(SharedError::invalid(
+        "finding a way to track touches of shared pages",
+        reasons.join("; "),
+        "Run `oikaze doctor`, and see docs/KERNELS.md.",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_switched_off_is_not_taken_and_the_report_says_so() {
+        let choice = choose(|word| word == "uffd").unwrap();
+        assert_eq!(choice.tracker.kind(), TrackerKind::Mprotect);
+        let report = choice.to_string();
+        assert!(
+            report.starts_with("mprotect + SIGSEGV; not userfaultfd (full): switched off by OIKAZE_WITHOUT=uffd"),
+            "{report}"
+        );
+        assert_ne!(choose(|word| word == "uffd-full").unwrap().tracker.kind(), TrackerKind::UserfaultfdFull);
+    }
+
+    #[test]
+    fn nothing_left_is_an_error_that_names_all() {
+        let text = choose(|_| true).unwrap_err().to_string();
+        assert!(text.contains("userfaultfd (user mode only)") && text.contains("OIKAZE_WITHOUT=mprotect"), "{text}");
+    }
 }

@@ -11,9 +11,15 @@
 
 mod borrows;
 mod choose;
+#[cfg(test)]
+mod conformance;
 mod error;
 mod map;
+mod mprotect;
 mod page_set;
+mod page_word;
+mod segv;
+mod self_test;
 mod shared_memory;
 mod tracker;
 mod uffd_sys;
@@ -22,6 +28,7 @@ mod userfaultfd;
 pub use borrows::{Borrows, ReadGuard, WriteGuard};
 pub use choose::{Choice, choose};
 pub use error::SharedError;
+pub use mprotect::Mprotect;
 pub use page_set::PageSet;
 pub use shared_memory::SharedMemory;
 pub use tracker::{FaultAt, Tracker, TrackerKind, View};

@@ -101,6 +101,10 @@ impl SharedMemory {
         &self.tracker
     }
 
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
     /// The guards that are alive.
     #[must_use]
     pub fn borrows(&self) -> &Borrows {

@@ -1,9 +1,11 @@
 //! How touches of shared pages are noticed: one trait, one conformance suite, several backends.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 
 use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
@@ -47,21 +49,33 @@ pub struct FaultAt {
     pub array: ArrayId,
     /// Which of its pages.
     pub page: u64,
-    /// What the thread wants to do. Where the processor does not tell loads from stores, a store to an unmapped page may be
-    /// reported as [`Access::Read`] first; once the page is mapped read-only the store is reported as [`Access::Write`].
-    pub access: Access,
+    /// What the thread tried, if the processor tells loads from stores (userfaultfd and x86-64 do). `None`: a load, or a store to
+    /// an unmapped page, which is reported as a store once the page is mapped read-only.
+    pub access: Option<Access>,
 }
 
 /// One array's tracked mapping. Only [`super::SharedMemory`] makes one and lends it to a tracker.
 #[derive(Debug)]
 pub struct View {
     array: ArrayId,
+    /// What the tracker keeps for as long as the view can be touched. Dropped before the mapping goes.
+    attachment: OnceLock<Box<dyn Any + Send + Sync>>,
     mapping: Mapping,
 }
 
 impl View {
     pub(super) fn new(array: ArrayId, mapping: Mapping) -> View {
-        View { array, mapping }
+        View { array, attachment: OnceLock::new(), mapping }
+    }
+
+    /// Keep this for as long as the view lives; false if something is kept already.
+    pub(super) fn keep(&self, attachment: impl Any + Send + Sync) -> bool {
+        self.attachment.set(Box::new(attachment)).is_ok()
+    }
+
+    /// What is kept, if it is a `T`.
+    pub(super) fn kept<T: Any>(&self) -> Option<&T> {
+        self.attachment.get()?.downcast_ref()
     }
 
     /// The array it shows.
@@ -133,7 +147,7 @@ pub trait Tracker: Send + Sync + fmt::Debug {
     /// The system call that failed and what to do.
     fn attach(&self, view: &View) -> Result<(), SharedError>;
 
-    /// Stop tracking a view that is about to be unmapped.
+    /// Stop tracking a view: all its pages become writable and untracked, and all who wait in it go on.
     fn detach(&self, view: &View);
 
     /// Map pages whose bytes exist in the memfd, or give mapped ones this access. Wakes their waiters.

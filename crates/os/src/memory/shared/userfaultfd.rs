@@ -163,7 +163,7 @@ impl Tracker for Userfaultfd {
                 {
                     let page = ((fault.address - base) / PAGE) as u64;
                     let access = if fault.write { Access::Write } else { Access::Read };
-                    into.push(FaultAt { array: *array, page, access });
+                    into.push(FaultAt { array: *array, page, access: Some(access) });
                 }
             })?;
             if got < EVENTS {

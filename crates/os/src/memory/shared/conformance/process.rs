@@ -1,0 +1,85 @@
+//! What concerns the whole process: done in a child, so that this one survives.
+
+use super::*;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+const ROLE: &str = "OIKAZE_TEST_ROLE";
+
+/// Run the named test of this file again, as a child in the given role. In the child: `None`.
+fn in_child(test: &str, role: &str) -> Option<Output> {
+    if std::env::var_os(ROLE).is_some_and(|r| r == role) {
+        return None;
+    }
+    let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    Some(child.args(["--exact", &path, "--nocapture", "--test-threads=1"]).env(ROLE, role).output().unwrap())
+}
+
+#[test]
+fn a_wild_pointer_still_ends_the_process_with_sigsegv() {
+    let Some(output) = in_child("a_wild_pointer_still_ends_the_process_with_sigsegv", "wild") else {
+        rustix::process::setrlimit(
+            rustix::process::Resource::Core,
+            rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
+        )
+        .unwrap();
+        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let _memory = array(&tracker, 0, 1);
+        // SAFETY: none; the fault is the point, and the process ends by it.
+        unsafe { std::ptr::with_exposed_provenance::<u8>(8).read_volatile() };
+        return;
+    };
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
+}
+
+#[test]
+fn running_out_of_mappings_is_an_error_that_names_the_limit() {
+    let Some(output) = in_child("running_out_of_mappings_is_an_error_that_names_the_limit", "mappings") else {
+        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+        let limit: u64 = limit.trim().parse().unwrap();
+        if limit > 1 << 18 {
+            println!("vm.max_map_count: not tried, the limit is {limit}");
+            return;
+        }
+        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let memory = array(&tracker, 0, 2 * limit as usize);
+        // Every other page: no two neighbours are alike. Past `populate`, so that it costs no memory.
+        let failed = (0..limit).find_map(|i| tracker.install(memory.view(), 2 * i..2 * i + 1, Access::Read).err());
+        // Printing needs memory, which may need a mapping.
+        tracker.detach(memory.view());
+        println!("{}", failed.unwrap());
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("vm.max_map_count"), "{output:?}");
+}
+
+#[test]
+fn a_view_is_not_inherited_and_has_no_huge_pages() {
+    for kind in [TrackerKind::UserfaultfdFull, TrackerKind::UserfaultfdUserMode, TrackerKind::Mprotect] {
+        with(kind, |tracker| {
+            let memory = array(tracker, 0, 3);
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let start = format!("{:x}-", memory.view_address() as usize);
+            let flags = maps.lines().skip_while(|l| !l.starts_with(&start)).find_map(|l| l.strip_prefix("VmFlags:")).unwrap();
+            let flags: Vec<_> = flags.split_whitespace().collect();
+            // `dc`: not copied on fork. `nh`: no huge pages.
+            assert!(flags.contains(&"dc") && flags.contains(&"nh"), "{flags:?}");
+        });
+    }
+}
+
+#[test]
+fn choosing_leaves_no_descriptor_behind() {
+    let Some(output) = in_child("choosing_leaves_no_descriptor_behind", "descriptors") else {
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        for kind in [TrackerKind::UserfaultfdFull, TrackerKind::UserfaultfdUserMode, TrackerKind::Mprotect] {
+            with(kind, |tracker| drop(array(tracker, 0, 3)));
+        }
+        assert_eq!(open(), before);
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+}

@@ -1,0 +1,182 @@
+//! The tracker that works everywhere: `mprotect` and SIGSEGV.
+//!
+//! Slower than userfaultfd, and each run of pages with another protection is a mapping of its own to the kernel (`vm.max_map_count`).
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+
+use oikaze_protocol::coherence::Access;
+use oikaze_protocol::limits::PAGE;
+use rustix::mm::MprotectFlags;
+
+use super::error::SharedError;
+use super::page_word::{Level, PageWord, READABLE, UNMAPPED, WRITABLE, level_of};
+use super::segv::{self, Note, Watched};
+use super::tracker::{FaultAt, Tracker, TrackerKind, View};
+
+/// Notes taken by one system call.
+const NOTES: usize = 64;
+
+/// Tracks by page protection. Faults come through a pipe: its writing end blocks (a toucher sleeps anyway), its reading end does not.
+#[derive(Debug)]
+pub struct Mprotect {
+    notes: io::PipeReader,
+    touchers: io::PipeWriter,
+}
+
+/// What a view keeps: its pages' words, known to the signal handler until the view goes.
+#[derive(Debug)]
+struct Words {
+    base: usize,
+    pages: Box<[PageWord]>,
+    /// Held while pages change.
+    changing: Mutex<()>,
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        segv::forget(self.base);
+    }
+}
+
+impl Mprotect {
+    /// A tracker with no views yet.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn new() -> Result<Mprotect, SharedError> {
+        let failed = |e| SharedError::new("opening a pipe for page faults", e, "Raise the limit on open files (ulimit -n).");
+        let (notes, touchers) = io::pipe().map_err(failed)?;
+        rustix::io::ioctl_fionbio(&notes, true).map_err(|e| failed(e.into()))?;
+        Ok(Mprotect { notes, touchers })
+    }
+
+    /// Give each of these pages the level that `target` makes of its present one, in runs of equals.
+    fn change(view: &View, pages: Range<u64>, target: impl Fn(Level) -> Level) -> Result<(), SharedError> {
+        view.span(&pages)?;
+        let words = view.kept::<Words>().ok_or_else(|| {
+            SharedError::invalid(
+                format!("changing pages of array {}", view.array()),
+                "its view is not attached",
+                "This is a bug in the runtime; please report it.",
+            )
+        })?;
+        let _one = words.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = words.pages.get(pages.start as usize..pages.end as usize).unwrap_or_default();
+        let mut start = view.base() + pages.start as usize * PAGE;
+        for run in words.chunk_by(|a, b| a.level() == b.level()) {
+            let len = run.len() * PAGE;
+            let old = run.first().map_or(UNMAPPED, PageWord::level);
+            let new = target(old);
+            // The word never promises more than the mapping, or a toucher would try again and again.
+            if new > old {
+                protect(start, len, new)?;
+                mark(run, new);
+            } else if new < old {
+                mark(run, new);
+                protect(start, len, new)?;
+            }
+            start += len;
+        }
+        Ok(())
+    }
+}
+
+/// Note the new level and wake who waits.
+fn mark(run: &[PageWord], level: Level) {
+    for word in run {
+        if word.change(level) {
+            word.wake();
+        }
+    }
+}
+
+fn protect(start: usize, len: usize, level: Level) -> Result<(), SharedError> {
+    let flags = match level {
+        UNMAPPED => MprotectFlags::empty(),
+        READABLE => MprotectFlags::READ,
+        _ => MprotectFlags::READ | MprotectFlags::WRITE,
+    };
+    // SAFETY: inside a view, a live mapping of ours; only how touches of it trap changes, and every trap is handled (`segv`).
+    unsafe { rustix::mm::mprotect(start as *mut _, len, flags) }.map_err(|e| {
+        let e = io::Error::from(e);
+        let remedy = if e.raw_os_error() == Some(libc::ENOMEM) { mappings_remedy() } else { "Please report this.".into() };
+        SharedError::new(format!("mprotect of {len} bytes at {start:#x}"), e, remedy)
+    })
+}
+
+/// ENOMEM from mprotect means, nearly always, too many mappings: say how many there are and how many there may be.
+fn mappings_remedy() -> String {
+    let here = std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count());
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    format!(
+        "Each run of pages with its own protection is a mapping: this process has {here}, the limit is {}. \
+         Raise it (sysctl -w vm.max_map_count=1048576), or allow userfaultfd, which needs none (docs/KERNELS.md).",
+        limit.trim()
+    )
+}
+
+impl Tracker for Mprotect {
+    fn kind(&self) -> TrackerKind {
+        TrackerKind::Mprotect
+    }
+
+    fn attach(&self, view: &View) -> Result<(), SharedError> {
+        protect(view.base(), view.len(), UNMAPPED)?;
+        let pages = (0..view.pages()).map(|_| PageWord::default()).collect();
+        if !view.keep(Words { base: view.base(), pages, changing: Mutex::new(()) }) {
+            return Err(SharedError::invalid("tracking a view", "it is tracked already", "This is a bug in the runtime."));
+        }
+        let words = view.kept::<Words>().map_or(&[][..], |words| &words.pages);
+        let watched = Watched { base: view.base(), words, array: view.array(), pipe: self.touchers.as_raw_fd() };
+        // SAFETY: who touches a view borrows its `SharedMemory`, which keeps the view and with it the words (whose drop makes the
+        // handler forget them), and this tracker with its pipe.
+        unsafe { segv::watch(watched) }
+            .map_err(|e| SharedError::new("installing a SIGSEGV handler", e, "Allow sigaction in the sandbox."))
+    }
+
+    fn detach(&self, view: &View) {
+        // Whoever sleeps goes on, untracked. Should this fail, the view is unmapped in a moment anyway. The handler keeps knowing
+        // the view until it goes, for the sake of threads whose fault was on its way.
+        let _ = Mprotect::change(view, 0..view.pages(), |_| WRITABLE);
+    }
+
+    fn install(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        Mprotect::change(view, pages, |_| level_of(access))
+    }
+
+    fn set_access(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        Mprotect::change(view, pages, |old| if old == UNMAPPED { UNMAPPED } else { level_of(access) })
+    }
+
+    fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError> {
+        Mprotect::change(view, pages, |_| UNMAPPED)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.notes.as_fd()
+    }
+
+    fn faults(&self, into: &mut Vec<FaultAt>) -> io::Result<usize> {
+        let before = into.len();
+        let mut buffer = [0; NOTES * Note::LEN];
+        loop {
+            match (&self.notes).read(&mut buffer) {
+                Ok(0) => break,
+                Ok(len) => {
+                    let (notes, _) = buffer.get(..len).unwrap_or_default().as_chunks::<{ Note::LEN }>();
+                    into.extend(notes.iter().map(|&bytes| {
+                        let Note { array, access, page } = Note::from_bytes(bytes);
+                        FaultAt { array, page, access }
+                    }));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(into.len() - before)
+    }
+}

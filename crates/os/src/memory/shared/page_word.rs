@@ -1,0 +1,158 @@
+//! One page's state under mprotect, in a word that threads can sleep on.
+//!
+//! Bits: 0–1 access (0 unmapped, 1 read, 2 write) · 2 somebody waits to read · 3 somebody waits to write · 4–31 how often the access
+//! changed. A sleeper passes the whole word to `futex`, so a change between its look and its sleep keeps it awake: no wake-up
+//! is lost. Only the tracker changes the access; only sleepers set the waiting bits. All of it is async-signal-safe.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use oikaze_protocol::coherence::Access;
+
+const ACCESS: u32 = 0b11;
+const WAITS_READ: u32 = 1 << 2;
+const WAITS_WRITE: u32 = 1 << 3;
+const CHANGES: u32 = 4;
+
+/// How far a page is mapped, as a number: greater permits more.
+pub(super) type Level = u32;
+/// Nothing is permitted.
+pub(super) const UNMAPPED: Level = 0;
+/// Loads are.
+pub(super) const READABLE: Level = 1;
+/// Loads and stores are.
+pub(super) const WRITABLE: Level = 2;
+
+pub(super) fn level_of(access: Access) -> Level {
+    match access {
+        Access::Read => READABLE,
+        Access::Write => WRITABLE,
+    }
+}
+
+/// A page's word; begins unmapped, with nobody waiting.
+#[derive(Debug, Default)]
+pub(super) struct PageWord(AtomicU32);
+
+impl PageWord {
+    pub(super) fn level(&self) -> Level {
+        self.0.load(Ordering::Acquire) & ACCESS
+    }
+
+    /// The tracker's side: the page now has this level. True if somebody may sleep on the word: then call [`wake`](Self::wake).
+    /// One thread at a time.
+    pub(super) fn change(&self, level: Level) -> bool {
+        let changes = (self.0.load(Ordering::Relaxed) >> CHANGES).wrapping_add(1);
+        let old = self.0.swap((changes << CHANGES) | level, Ordering::AcqRel);
+        old & (WAITS_READ | WAITS_WRITE) != 0
+    }
+
+    /// Wake all who sleep on the word.
+    pub(super) fn wake(&self) {
+        futex(&self.0, libc::FUTEX_WAKE, i32::MAX as u32);
+    }
+
+    /// The toucher's side: sleep until the page may permit what was tried, then return, so that the touch is tried again.
+    ///
+    /// `wanted` is what the processor said was tried, if it did; else a touch of an unmapped page is taken for a load and one of a
+    /// readable page for a store. `tell` reports the fault; it runs once for each time that nobody waits for the same yet.
+    pub(super) fn wait(&self, wanted: Option<Access>, tell: impl Fn(Option<Access>)) {
+        let first = self.level();
+        let needed = wanted.map_or(first + 1, level_of);
+        loop {
+            let seen = self.0.load(Ordering::Acquire);
+            let level = seen & ACCESS;
+            // With `needed` beyond `WRITABLE` the page became writable before we looked.
+            if level >= needed || level == WRITABLE {
+                return;
+            }
+            let bit = if needed == WRITABLE { WAITS_WRITE } else { WAITS_READ };
+            if seen & bit == 0 {
+                if self.0.compare_exchange(seen, seen | bit, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                    continue;
+                }
+                tell(wanted.or((needed == WRITABLE).then_some(Access::Write)));
+            }
+            // Interrupted, woken or the word already another: look again.
+            futex(&self.0, libc::FUTEX_WAIT, seen | bit);
+        }
+    }
+}
+
+fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
+    // SAFETY: the word is live for the whole call and 4-byte aligned; no time limit, no second word. A failure (changed word,
+    // interruption) is what callers expect.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            std::ptr::null::<libc::timespec>(),
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_page_that_already_permits_is_not_waited_for() {
+        let word = PageWord::default();
+        assert!(!word.change(READABLE));
+        word.wait(Some(Access::Read), |_| panic!("nothing to tell"));
+        assert!(!word.change(WRITABLE));
+        word.wait(Some(Access::Write), |_| panic!("nothing to tell"));
+        word.wait(None, |_| panic!("nothing to tell"));
+    }
+
+    #[test]
+    fn sleepers_tell_once_and_wake_when_the_page_is_ready() {
+        let word = PageWord::default();
+        let told = AtomicUsize::new(0);
+        let (ask, asked) = mpsc::channel();
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                let (word, told, ask) = (&word, &told, ask.clone());
+                threads.spawn(move || {
+                    word.wait(Some(Access::Write), |access| {
+                        told.fetch_add(1, Ordering::Relaxed);
+                        ask.send(access).unwrap();
+                    });
+                    assert_eq!(word.level(), WRITABLE);
+                });
+            }
+            assert_eq!(asked.recv(), Ok(Some(Access::Write)));
+            // A change that is not enough wakes them, and they tell again.
+            assert!(word.change(READABLE));
+            word.wake();
+            assert_eq!(asked.recv(), Ok(Some(Access::Write)));
+            if word.change(WRITABLE) {
+                word.wake();
+            }
+        });
+        assert_eq!(told.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn without_the_processors_word_a_load_is_guessed_first() {
+        let word = PageWord::default();
+        let (ask, asked) = mpsc::channel();
+        std::thread::scope(|threads| {
+            let word = &word;
+            threads.spawn(move || {
+                for _ in 0..2 {
+                    word.wait(None, |access| ask.send(access).unwrap());
+                }
+            });
+            for (access, level) in [(None, READABLE), (Some(Access::Write), WRITABLE)] {
+                assert_eq!(asked.recv(), Ok(access));
+                if word.change(level) {
+                    word.wake();
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,261 @@
+//! The process's SIGSEGV handler: finds out whose page was touched, reports it, sleeps until it is ready.
+//!
+//! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing: it walks a list whose entries are
+//! never freed, writes to a pipe and waits on a futex (signal-safety(7): `write` is safe; `futex` is a bare system call).
+//! A fault elsewhere goes to the handler that was there before us (Rust's own, which reports stack overflows; a debugger's; Python's).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use oikaze_protocol::coherence::{Access, ArrayId};
+use oikaze_protocol::limits::PAGE;
+
+use super::page_word::PageWord;
+
+/// One fault on its way through the pipe: 16 bytes, so that a write is whole or not at all (pipe(7): `PIPE_BUF`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) array: ArrayId,
+    pub(super) access: Option<Access>,
+    pub(super) page: u64,
+}
+
+impl Note {
+    pub(super) const LEN: usize = 16;
+
+    pub(super) fn to_bytes(self) -> [u8; Note::LEN] {
+        let access: u32 = match self.access {
+            None => 0,
+            Some(Access::Read) => 1,
+            Some(Access::Write) => 2,
+        };
+        (u128::from(self.page) << 64 | u128::from(access) << 32 | u128::from(self.array)).to_ne_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; Note::LEN]) -> Note {
+        let all = u128::from_ne_bytes(bytes);
+        let access = match (all >> 32) as u32 {
+            0 => None,
+            1 => Some(Access::Read),
+            _ => Some(Access::Write),
+        };
+        Note { array: all as u32, access, page: (all >> 64) as u64 }
+    }
+}
+
+/// A watched view. Entries are made once and used again, never freed, so the handler may walk them at any moment.
+#[derive(Debug)]
+struct Entry {
+    /// Odd while it is being changed.
+    version: AtomicU32,
+    base: AtomicUsize,
+    /// 0: free.
+    len: AtomicUsize,
+    words: AtomicPtr<PageWord>,
+    array: AtomicU32,
+    pipe: AtomicI32,
+    next: *const Entry,
+}
+
+// SAFETY: `next` is written before the entry is published and never again; it leads to an entry that is never freed.
+unsafe impl Sync for Entry {}
+
+static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+static REGISTERING: Mutex<()> = Mutex::new(());
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// A view as the handler needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watched<'a> {
+    pub(super) base: usize,
+    pub(super) words: &'a [PageWord],
+    pub(super) array: ArrayId,
+    /// The blocking end that notes are written to.
+    pub(super) pipe: RawFd,
+}
+
+/// Report touches of this view from now on.
+///
+/// # Safety
+/// `view.words` and `view.pipe` must stay valid until [`forget`] is called for this base, which must not happen while a thread touches
+/// the view.
+pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
+    let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
+    install_handler()?;
+    let entry = entries().find(|e| e.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
+        let entry: &'static Entry = Box::leak(Box::new(Entry {
+            version: AtomicU32::new(0),
+            base: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            words: AtomicPtr::default(),
+            array: AtomicU32::new(0),
+            pipe: AtomicI32::new(-1),
+            next: FIRST.load(Ordering::Relaxed),
+        }));
+        FIRST.store(ptr::from_ref(entry).cast_mut(), Ordering::Release);
+        entry
+    });
+    entry.change(|e| {
+        e.base.store(view.base, Ordering::Relaxed);
+        e.words.store(view.words.as_ptr().cast_mut(), Ordering::Relaxed);
+        e.array.store(view.array, Ordering::Relaxed);
+        e.pipe.store(view.pipe, Ordering::Relaxed);
+        e.len.store(view.words.len() * PAGE, Ordering::Relaxed);
+    });
+    Ok(())
+}
+
+/// Report touches of the view that begins here no more.
+pub(super) fn forget(base: usize) {
+    let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(entry) = entries().find(|e| e.len.load(Ordering::Relaxed) != 0 && e.base.load(Ordering::Relaxed) == base) {
+        entry.change(|e| e.len.store(0, Ordering::Relaxed));
+    }
+}
+
+impl Entry {
+    /// Change fields so that the handler sees all of it or skips the entry (a sequence lock). Under `REGISTERING`.
+    fn change(&self, store: impl FnOnce(&Entry)) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        store(self);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    /// The page's word, array, number and pipe, if the address is in this view. An entry in the middle of a change is not it: a
+    /// view that is being touched is neither new nor going.
+    fn find(&self, address: usize) -> Option<(*const PageWord, ArrayId, u64, RawFd)> {
+        let version = self.version.load(Ordering::Acquire);
+        let (base, len) = (self.base.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
+        let (words, array) = (self.words.load(Ordering::Relaxed), self.array.load(Ordering::Relaxed));
+        let pipe = self.pipe.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        if version % 2 == 1 || self.version.load(Ordering::Relaxed) != version {
+            return None;
+        }
+        let offset = address.checked_sub(base).filter(|&o| o < len)?;
+        let page = offset / PAGE;
+        Some((words.wrapping_add(page).cast_const(), array, page as u64, pipe))
+    }
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    // SAFETY: entries are leaked boxes: null or valid for ever.
+    let first = unsafe { FIRST.load(Ordering::Acquire).as_ref() };
+    // SAFETY: as above.
+    std::iter::successors(first, |entry| unsafe { entry.next.as_ref() })
+}
+
+/// Install the handler once in the life of the process. Under `REGISTERING`.
+fn install_handler() -> io::Result<()> {
+    if INSTALLED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let mut previous = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only asks; all zeros is a valid `sigaction` to write over.
+    let asked = unsafe { libc::sigaction(libc::SIGSEGV, ptr::null(), previous.as_mut_ptr()) };
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: filled by the call above. It must be known before our handler can run.
+    PREVIOUS.get_or_init(|| unsafe { previous.assume_init() });
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_segv;
+    // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = handler as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module docs).
+    match unsafe { libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()) } {
+        0 => {
+            INSTALLED.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: errno belongs to the interrupted code; it is put back below.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel passes a valid siginfo. Only signals of the kernel (positive code) carry an address.
+    let address = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
+    match address.and_then(|a| entries().find_map(|e| e.find(a))) {
+        Some((word, array, page, pipe)) => {
+            // SAFETY: inside the words of a view that a thread is touching right now, so it has not gone (`watch`).
+            let word = unsafe { &*word };
+            word.wait(tried(context), |access| write_note(pipe, Note { array, access, page }));
+        }
+        None => pass_on(signal, info, context),
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// What the thread tried, where the processor tells.
+#[cfg(target_arch = "x86_64")]
+fn tried(context: *mut libc::c_void) -> Option<Access> {
+    // Bit 1 of the page fault's error code: the access was a write (Intel SDM vol. 3, 4.7).
+    // SAFETY: with SA_SIGINFO the third argument is the interrupted thread's ucontext.
+    let code = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_ERR as usize] };
+    Some(if code & 2 == 0 { Access::Read } else { Access::Write })
+}
+
+/// What the thread tried, where the processor tells.
+#[cfg(not(target_arch = "x86_64"))]
+fn tried(_context: *mut libc::c_void) -> Option<Access> {
+    None
+}
+
+fn write_note(pipe: RawFd, note: Note) {
+    let bytes = note.to_bytes();
+    // A full pipe holds us up until the reader has caught up. Any other failure cannot be told from here.
+    // SAFETY: plain write of a live buffer.
+    while unsafe { libc::write(pipe, bytes.as_ptr().cast(), bytes.len()) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+/// Not ours: what would have happened without us.
+fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    match PREVIOUS.get() {
+        Some(old) if old.sa_sigaction != libc::SIG_DFL && old.sa_sigaction != libc::SIG_IGN => {
+            if old.sa_flags & libc::SA_SIGINFO != 0 {
+                // SAFETY: the flag says that the address is a function of this type.
+                let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                    unsafe { std::mem::transmute(old.sa_sigaction) };
+                handler(signal, info, context);
+            } else {
+                // SAFETY: neither a special value nor SA_SIGINFO: a function of the plain type.
+                let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(old.sa_sigaction) };
+                handler(signal);
+            }
+        }
+        _ => {
+            // The default: the touch is tried again and ends the process, with the right signal and core.
+            // SAFETY: zeros are the default action; touches nothing else.
+            unsafe {
+                let default: libc::sigaction = MaybeUninit::zeroed().assume_init();
+                libc::sigaction(libc::SIGSEGV, &default, ptr::null_mut());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_survive_the_pipe() {
+        for access in [None, Some(Access::Read), Some(Access::Write)] {
+            let note = Note { array: 0xdead_beef, access, page: u64::MAX - 3 };
+            assert_eq!(Note::from_bytes(note.to_bytes()), note);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Does a tracker do here what it should? Two pages, one thread that touches them; takes well under a millisecond.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use oikaze_protocol::coherence::{Access, ArrayId};
+use oikaze_protocol::limits::PAGE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::error::SharedError;
+use super::shared_memory::SharedMemory;
+use super::tracker::{FaultAt, Tracker};
+
+/// An array number no job uses.
+const ARRAY: ArrayId = ArrayId::MAX;
+/// A tracker that has told of no fault by then never will; only a broken one makes us wait.
+const PATIENCE: Duration = Duration::from_secs(2);
+const WORDS: usize = PAGE / 8;
+
+/// Try the tracker; what it does wrong, if anything.
+pub(super) fn run(tracker: &Arc<dyn Tracker>) -> Result<(), SharedError> {
+    let memory = SharedMemory::new(ARRAY, "self-test", 2 * PAGE, tracker.clone())?;
+    memory.write(0, &7_u64.to_ne_bytes())?;
+    let result = std::thread::scope(|threads| {
+        let toucher = std::thread::Builder::new()
+            .name("oikaze-tracker".into())
+            .spawn_scoped(threads, || touch(&memory))
+            .map_err(|e| SharedError::new("starting a thread", e, "Raise the limit on processes (ulimit -u)."))?;
+        let answered = answer(&memory);
+        if answered.is_err() {
+            // Whatever it waits for will not come: let it go on.
+            tracker.detach(memory.view());
+        }
+        let touched = toucher.join().unwrap_or_else(|_| Err(wrong("the touching thread panicked")));
+        answered.and(touched)
+    });
+    result?;
+    let mut second = [0; 8];
+    memory.read(PAGE, &mut second)?;
+    if u64::from_ne_bytes(second) == 9 { Ok(()) } else { Err(wrong("a store did not arrive")) }
+}
+
+fn wrong(what: &str) -> SharedError {
+    SharedError::new(
+        "trying it on two pages",
+        io::Error::new(io::ErrorKind::Unsupported, what.to_owned()),
+        "This kernel or sandbox does not do it as needed (docs/KERNELS.md).",
+    )
+}
+
+/// Load from page 0, then store to it, then store to page 1.
+fn touch(memory: &SharedMemory) -> Result<(), SharedError> {
+    let loaded = std::hint::black_box(&memory.slice::<u64>(0..1)?[..]).first().copied();
+    if let Some(word) = std::hint::black_box(&mut memory.slice_mut::<u64>(0..1)?[..]).first_mut() {
+        *word = 8;
+    }
+    if let Some(word) = std::hint::black_box(&mut memory.slice_mut::<u64>(WORDS..WORDS + 1)?[..]).first_mut() {
+        *word = 9;
+    }
+    if loaded == Some(7) { Ok(()) } else { Err(wrong("a load gave other bytes than are in the page")) }
+}
+
+/// Expect these faults, in this order, and map just what each asks for.
+fn answer(memory: &SharedMemory) -> Result<(), SharedError> {
+    let first = next_fault(memory, 0, Access::Read)?;
+    memory.install(0..1, Access::Read)?;
+    if first != Some(Access::Write) {
+        next_fault(memory, 0, Access::Write)?;
+    }
+    memory.set_access(0..1, Access::Write)?;
+    next_fault(memory, 1, Access::Write)?;
+    memory.install(1..2, Access::Write)
+}
+
+/// The next fault; it must be on this page. A store may be reported as unknown, and a load must not be reported as a store.
+fn next_fault(memory: &SharedMemory, page: u64, access: Access) -> Result<Option<Access>, SharedError> {
+    let tracker = memory.tracker();
+    let deadline = Instant::now() + PATIENCE;
+    let mut faults = Vec::new();
+    loop {
+        tracker.faults(&mut faults).map_err(|e| SharedError::new("reading page faults", e, "See docs/KERNELS.md."))?;
+        match faults.first() {
+            Some(&FaultAt { array: ARRAY, page: at, access: tried }) if at == page && tried.is_none_or(|t| t == access) => {
+                return Ok(tried);
+            }
+            Some(other) => return Err(wrong(&format!("expected a fault ({access:?}) on page {page}, got {other:?}"))),
+            None => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(wrong(&format!("no fault ({access:?}) was reported for page {page}")));
+        }
+        let mut wait = [PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN)];
+        let limit = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut wait, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(SharedError::new("waiting for page faults", e.into(), "See docs/KERNELS.md.")),
+        }
+    }
+}
