@@ -53,7 +53,6 @@ impl Mapping {
     }
 
     /// Bytes, a multiple of the page size.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -4,33 +4,47 @@ use super::mapping::whole_pages;
 use super::{MemoryError, available};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 /// A memory file of at least `len` bytes (whole pages) that can neither shrink nor grow: no peer that holds the descriptor can
 /// make our accesses fail. It has all its pages: what cannot be had is an error here and not a SIGBUS later.
 pub(super) fn memfd(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     let len = whole_pages(len)?;
+    available::check(len)?;
+    let file = sparse(name, len)?;
+    reserve(&file, 0, len)?;
+    Ok(file)
+}
+
+/// As [`memfd`], without pages: each touch of a new one takes memory, and a machine that has run out ends the process with SIGBUS.
+/// So [`reserve`] first what is going to be touched.
+pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
+    let len = whole_pages(len)?;
     // Past this limit the kernel sends SIGXFSZ, which ends the process before the error is seen.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len as u64) {
-        return Err(MemoryError::system("size a memory file", len, rustix::io::Errno::FBIG));
+        return Err(MemoryError::system("size a memory file", len, Errno::FBIG));
     }
-    available::check(len)?;
     // Linux 6.3 wants to be told that it is not executable (vm.memfd_noexec); older kernels do not know the flag.
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
-        .or_else(|why| if why == rustix::io::Errno::INVAL { memfd_create(name, flags) } else { Err(why) })
+        .or_else(|why| if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) })
         .map_err(|why| MemoryError::system("create a memory file", len, why))?;
     ftruncate(&file, len as u64).map_err(|why| MemoryError::system("size a memory file", len, why))?;
-    loop {
-        match fallocate(&file, FallocateFlags::empty(), 0, len as u64) {
-            Ok(()) => break,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(why) => return Err(MemoryError::system("reserve memory for a memory file", len, why)),
-        }
-    }
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .map_err(|why| MemoryError::system("seal a memory file", len, why))?;
     Ok(file)
+}
+
+/// Give a range of a memory file its pages now.
+pub(super) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), MemoryError> {
+    loop {
+        match fallocate(file, FallocateFlags::empty(), offset as u64, len as u64) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(MemoryError::system("reserve memory for a memory file", len, why)),
+        }
+    }
 }
 
 #[cfg(test)]

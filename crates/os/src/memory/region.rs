@@ -100,7 +100,6 @@ impl Region {
     /// # Safety
     /// The bytes stay mapped so for as long as `owner` lives, and no `&mut` reference into them exists meanwhile (`&` references
     /// and views through other mappings are under the rule of the [module](super)).
-    #[allow(dead_code)] // shared arrays
     pub(crate) unsafe fn from_alias(owner: Arc<dyn Owner>, at: NonNull<u8>, len: usize) -> Region {
         Region::new(at, at, len, Backing::Alias { _owner: owner })
     }

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use oikaze_protocol::limits::PAGE;
+
 use super::error::SharedError;
 use super::mprotect::Mprotect;
 use super::self_test;
 use super::tracker::{Tracker, TrackerKind};
 use super::userfaultfd::Userfaultfd;
+use crate::without::Without;
 
 /// What was chosen, and why not the ones before it.
 #[derive(Debug)]
@@ -40,6 +43,14 @@ const CANDIDATES: [(TrackerKind, &[&str]); 3] = [
 /// # Errors
 /// Not permitted, not there, or it does not do what it should.
 pub fn open(kind: TrackerKind) -> Result<Arc<dyn Tracker>, SharedError> {
+    let page = rustix::param::page_size();
+    if page != PAGE {
+        return Err(SharedError::invalid(
+            format!("tracking pages of {PAGE} bytes by {kind}"),
+            format!("this kernel's pages have {page} bytes"),
+            "Boot a kernel with 4 KiB pages; messages and remote memory work with any.",
+        ));
+    }
     let tracker: Arc<dyn Tracker> = match kind {
         TrackerKind::UserfaultfdFull => Arc::new(Userfaultfd::full()?),
         TrackerKind::UserfaultfdUserMode => Arc::new(Userfaultfd::user_mode_only()?),
@@ -49,15 +60,14 @@ pub fn open(kind: TrackerKind) -> Result<Arc<dyn Tracker>, SharedError> {
     Ok(tracker)
 }
 
-/// Try the trackers, best first, and take the first that works. `is_off` says what `OIKAZE_WITHOUT` forbids: `uffd`, `uffd-full`,
-/// `mprotect`.
+/// Try the trackers, best first, and take the first that works and is not switched off.
 ///
 /// # Errors
 /// None works: why, for each.
-pub fn choose(is_off: impl Fn(&str) -> bool) -> Result<Choice, SharedError> {
+pub fn choose(without: &Without) -> Result<Choice, SharedError> {
     let mut passed_over = Vec::new();
     for (kind, words) in CANDIDATES {
-        if let Some(word) = words.iter().find(|w| is_off(w)) {
+        if let Some(word) = without.names().find(|name| words.contains(name)) {
             passed_over.push((kind, format!("switched off by OIKAZE_WITHOUT={word}")));
             continue;
         }
@@ -80,19 +90,19 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_is_not_taken_and_the_report_says_so() {
-        let choice = choose(|word| word == "uffd").unwrap();
+        let choice = choose(&Without::parse("uffd").unwrap()).unwrap();
         assert_eq!(choice.tracker.kind(), TrackerKind::Mprotect);
         let report = choice.to_string();
         assert!(
             report.starts_with("mprotect + SIGSEGV; not userfaultfd (full): switched off by OIKAZE_WITHOUT=uffd"),
             "{report}"
         );
-        assert_ne!(choose(|word| word == "uffd-full").unwrap().tracker.kind(), TrackerKind::UserfaultfdFull);
+        assert_ne!(choose(&Without::parse("uffd-full").unwrap()).unwrap().tracker.kind(), TrackerKind::UserfaultfdFull);
     }
 
     #[test]
     fn nothing_left_is_an_error_that_names_all() {
-        let text = choose(|_| true).unwrap_err().to_string();
+        let text = choose(&Without::parse("uffd,mprotect").unwrap()).unwrap_err().to_string();
         assert!(text.contains("userfaultfd (user mode only)") && text.contains("OIKAZE_WITHOUT=mprotect"), "{text}");
     }
 }

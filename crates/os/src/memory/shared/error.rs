@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io;
 
+use crate::memory::MemoryError;
+
 /// A failed system call or a refused request: what was tried, why it failed, what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{tried}: {why}. {remedy}")]
@@ -28,6 +30,17 @@ impl SharedError {
         remedy: impl Into<Cow<'static, str>>,
     ) -> SharedError {
         SharedError::new(tried, io::Error::new(io::ErrorKind::InvalidInput, why.into()), remedy)
+    }
+
+    /// Memory could not be had.
+    #[must_use]
+    pub fn memory(tried: impl Into<Cow<'static, str>>, e: MemoryError) -> SharedError {
+        match e {
+            MemoryError::System { why, remedy, .. } => SharedError::new(tried, why.into(), remedy),
+            other => {
+                SharedError::new(tried, io::Error::new(io::ErrorKind::OutOfMemory, other), "Use more nodes or a smaller array.")
+            }
+        }
     }
 
     /// What the system answered, if it was asked.

@@ -14,7 +14,6 @@ mod choose;
 #[cfg(test)]
 mod conformance;
 mod error;
-mod map;
 mod mprotect;
 mod page_set;
 mod page_word;

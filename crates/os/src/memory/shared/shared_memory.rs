@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
-use rustix::mm::{Advice, ProtFlags};
+use rustix::io::Errno;
+use rustix::mm::Advice;
 
 use super::borrows::{Borrows, ReadGuard, WriteGuard};
 use super::error::SharedError;
-use super::map::{self, Mapping};
 use super::tracker::{Tracker, View};
+use crate::memory::mapping::{Mapping, whole_pages};
+use crate::memory::{MemoryError, Region, available, memfd};
+
+/// From this size on it is looked whether there is as much memory; the look costs some 50 µs.
+const CHECKED: usize = 16 << 20;
 
 /// One array: a sealed memfd, the application's tracked view of it and the runtime's untracked alias.
 ///
@@ -38,7 +43,7 @@ pub struct SharedMemory {
     name: String,
     bytes: usize,
     view: View,
-    alias: Mapping,
+    alias: Arc<Mapping>,
     file: OwnedFd,
     tracker: Arc<dyn Tracker>,
     /// One bit a page: the memfd has memory there (a hint: the alias can also make memory appear).
@@ -52,18 +57,20 @@ impl SharedMemory {
     /// # Errors
     /// No descriptor, address space or permission left; each with what to do.
     pub fn new(array: ArrayId, name: &str, bytes: usize, tracker: Arc<dyn Tracker>) -> Result<SharedMemory, SharedError> {
-        let len = bytes.max(1).checked_next_multiple_of(PAGE).filter(|&l| l <= isize::MAX as usize).ok_or_else(|| {
-            SharedError::invalid(
-                format!("an array {name:?} of {bytes} bytes"),
-                "it is larger than the address space",
-                "Make it smaller.",
-            )
-        })?;
-        let file = map::memfd(name, len)?;
-        let alias = Mapping::new(&file, len, ProtFlags::READ | ProtFlags::WRITE, "the runtime's alias of a shared array")?;
-        let view = Mapping::new(&file, len, ProtFlags::READ | ProtFlags::WRITE, "the view of a shared array")?;
+        let failed = |e| SharedError::memory(format!("making shared array {name:?} of {bytes} bytes"), e);
+        let len = whole_pages(bytes.max(1)).map_err(failed)?;
+        // The name shows in /proc/PID/maps only; the kernel allows 249 bytes and no NUL.
+        let label: String = format!("oikaze:{name}").chars().filter(|c| !c.is_control()).take(60).collect();
+        let file = memfd::sparse(&label, len).map_err(failed)?;
+        let map = || Mapping::of_file(file.as_fd(), len).map_err(failed);
+        let (alias, view) = (Arc::new(map()?), map()?);
+        // Pages are tracked one by one (4 KiB); a huge page would hide touches. EINVAL: a kernel without huge pages.
+        match advise(&view, Advice::LinuxNoHugepage) {
+            Ok(()) | Err(MemoryError::System { why: Errno::INVAL, .. }) => {}
+            Err(e) => return Err(failed(e)),
+        }
         // A child of fork would read unmapped pages as zeros, untrapped: it gets no view at all.
-        view.advise(Advice::LinuxDontFork, "the view of a shared array")?;
+        advise(&view, Advice::LinuxDontFork).map_err(failed)?;
         let view = View::new(array, view);
         tracker.attach(&view)?;
         let words = (len / PAGE).div_ceil(64);
@@ -117,12 +124,20 @@ impl SharedMemory {
         self.view.base() as *mut u8
     }
 
+    /// The alias as a region: what messages of pages are gathered from and placed into. [`populate`](Self::populate) first what
+    /// is placed there.
+    #[must_use]
+    pub fn alias_region(&self) -> Region {
+        // SAFETY: the region keeps the alias mapped, readable and writable; the alias has no references into it, only copies.
+        unsafe { Region::from_alias(self.alias.clone(), self.alias.base(), self.alias.len()) }
+    }
+
     /// Another descriptor of the memory file (a second mapping of it is untracked, as the alias is).
     ///
     /// # Errors
     /// No descriptor left.
     pub fn duplicate_file(&self) -> io::Result<File> {
-        map::duplicate(&self.file)
+        Ok(File::from(self.file.try_clone()?))
     }
 
     /// Give these pages memory now, so that running out is an error here and not a signal at some later store.
@@ -143,19 +158,22 @@ impl SharedMemory {
                 end += 1;
             }
             let (offset, len) = (at as usize * PAGE, (end - at) as usize * PAGE);
-            map::allocate(&self.file, offset, len).map_err(|e| {
-                SharedError::new(
-                    format!("finding memory for {len} bytes of array {:?}", self.name),
-                    e,
-                    "Use more nodes or a smaller array, or raise the memory limit of this container or machine.",
-                )
-            })?;
+            self.allocate(offset, len)
+                .map_err(|e| SharedError::memory(format!("finding memory for {len} bytes of shared array {:?}", self.name), e))?;
             for page in at..end {
                 self.present_word(page).fetch_or(1 << (page % 64), Ordering::Relaxed);
             }
             at = end;
         }
         Ok(())
+    }
+
+    /// Give a hole of the memfd its memory.
+    fn allocate(&self, offset: usize, len: usize) -> Result<(), MemoryError> {
+        if len >= CHECKED {
+            available::check(len)?;
+        }
+        memfd::reserve(&self.file, offset, len)
     }
 
     fn present_word(&self, page: u64) -> &AtomicU64 {
@@ -209,7 +227,7 @@ impl SharedMemory {
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
         self.check("reading", offset, into.len())?;
         // SAFETY: inside the alias, which lives as long as `self`; `into` is our caller's own memory, so the two do not overlap.
-        unsafe { ptr::copy_nonoverlapping(self.alias.base().add(offset), into.as_mut_ptr(), into.len()) };
+        unsafe { ptr::copy_nonoverlapping(self.alias.base().as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
@@ -223,7 +241,7 @@ impl SharedMemory {
             self.populate((offset / PAGE) as u64..((offset + bytes.len()).div_ceil(PAGE)) as u64)?;
         }
         // SAFETY: inside the alias; memory exists, so no SIGBUS. That no guard covers these bytes is the contract in the type's docs.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.alias.base().add(offset), bytes.len()) };
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.alias.base().as_ptr().add(offset), bytes.len()) };
         Ok(())
     }
 
@@ -281,6 +299,13 @@ impl SharedMemory {
         let slice = unsafe { std::slice::from_raw_parts_mut(first, elements.len()) };
         Ok(WriteGuard::new(&self.borrows, ticket, slice))
     }
+}
+
+/// Advise the kernel about a whole mapping, in a way that changes none of its bytes.
+fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
+    // SAFETY: a live mapping of ours; NOHUGEPAGE and DONTFORK, the only advice used, keep its bytes.
+    unsafe { rustix::mm::madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) }
+        .map_err(|why| MemoryError::system("advise on shared memory", mapping.len(), why))
 }
 
 impl Drop for SharedMemory {

@@ -11,7 +11,7 @@ use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 
 use super::error::SharedError;
-use super::map::Mapping;
+use crate::memory::mapping::Mapping;
 
 /// Which mechanism a tracker uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,7 @@ impl View {
     /// Address of its first byte.
     #[must_use]
     pub fn base(&self) -> usize {
-        self.mapping.base() as usize
+        self.mapping.base().as_ptr() as usize
     }
 
     /// Length in bytes, whole pages.
