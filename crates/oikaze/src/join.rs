@@ -38,7 +38,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
     let waiting = Waiting::choose(oikaze_os::cpu::usable_cores(), bootstrap.local_size())
         .map_err(|why| Error::invalid("choosing how to wait", why))?;
-    let choice = choose(|word| without.names().any(|name| name == word))?;
+    let choice = choose(&without)?;
     let tracking = choice.to_string();
     let tracker: Arc<dyn Tracker> = choice.tracker;
 

@@ -61,7 +61,7 @@ impl Node {
             return;
         }
         for fault in faults {
-            let request = Request::Fault { array: fault.array, page: fault.page, access: Some(fault.access) };
+            let request = Request::Fault { array: fault.array, page: fault.page, access: fault.access };
             self.submissions.push(Submission { request, completion: None, keep: None });
         }
     }

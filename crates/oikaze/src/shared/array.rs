@@ -84,7 +84,7 @@ impl<T: Element> SharedArray<T> {
             for run in runs(&homes, me) {
                 memory.populate(run)?;
             }
-            let slot = engine.memory().insert_local(alias_region(&memory)?)?;
+            let slot = engine.memory().insert_local(memory.alias_region())?;
             engine.pages().insert(Arc::clone(&memory));
             engine.coherence().set_alias_region(array, slot);
             Ok((memory, homes))
@@ -199,8 +199,4 @@ fn home(homes: &Homes, page: u64, pages: u64, nodes: u32) -> Rank {
         Homes::Cyclic { pages } => of(page / pages),
         Homes::Explicit(ranks) => ranks.get(page as usize).copied().unwrap_or(0),
     }
-}
-
-fn alias_region(memory: &SharedMemory) -> Result<oikaze_os::memory::Region> {
-    Err(Error::invalid(format!("array \"{}\"", memory.name()), "its alias cannot be registered yet"))
 }
