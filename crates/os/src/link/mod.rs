@@ -7,6 +7,7 @@ mod addresses;
 #[cfg(test)]
 mod conformance;
 mod fault;
+pub mod floor;
 mod statistics;
 mod udp;
 

@@ -8,6 +8,8 @@ mod name;
 mod receive;
 mod send;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub use bind::{Bind, BindError, Ports, PortsSyntax};
 

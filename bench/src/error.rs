@@ -1,0 +1,45 @@
+//! Why a bench cannot be run: what was tried, why it failed, what to do.
+
+use std::fmt;
+
+/// A bench that could not be run.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl Error {
+    /// With its message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+
+    /// What was tried, and what the system said.
+    pub fn io(tried: impl fmt::Display, why: &std::io::Error) -> Self {
+        Self(format!("{tried}: {why}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Adds to an `io` failure what was tried.
+pub trait Tried<T> {
+    /// What was tried.
+    fn tried(self, what: impl fmt::Display) -> Result<T, Error>;
+}
+
+impl<T> Tried<T> for Result<T, std::io::Error> {
+    fn tried(self, what: impl fmt::Display) -> Result<T, Error> {
+        self.map_err(|why| Error::io(what, &why))
+    }
+}
+
+impl<T> Tried<T> for rustix::io::Result<T> {
+    fn tried(self, what: impl fmt::Display) -> Result<T, Error> {
+        self.map_err(|why| Error::io(what, &why.into()))
+    }
+}

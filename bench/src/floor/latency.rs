@@ -1,0 +1,61 @@
+//! One datagram there and one back, spinning at both ends.
+
+use std::io;
+use std::net::UdpSocket;
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::error::{Error, Tried};
+
+/// What both ends must agree on.
+#[derive(Args)]
+pub struct Settings {
+    /// Bytes of a datagram.
+    #[arg(long)]
+    size: usize,
+    /// Datagrams each way.
+    #[arg(long)]
+    exchanges: u32,
+}
+
+const LARGEST: usize = 65_507;
+
+fn buffer(settings: &Settings) -> Result<Vec<u8>, Error> {
+    if settings.size > LARGEST {
+        return Err(Error::new(format!("a datagram of {} bytes: UDP carries {LARGEST} at most", settings.size)));
+    }
+    Ok(vec![0; settings.size])
+}
+
+/// Spins until a datagram is there.
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(), Error> {
+    loop {
+        match socket.recv(buffer) {
+            Ok(_) => return Ok(()),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(why) => return Err(Error::io("receiving", &why)),
+        }
+    }
+}
+
+/// Sends first; returns the time one way, in µs.
+pub fn client(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
+    let mut buffer = buffer(settings)?;
+    let started = Instant::now();
+    for _ in 0..settings.exchanges {
+        socket.send(&buffer).tried("sending")?;
+        receive(socket, &mut buffer)?;
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(settings.exchanges) / 2.0)
+}
+
+/// Answers each datagram.
+pub fn server(socket: &UdpSocket, settings: &Settings) -> Result<(), Error> {
+    let mut buffer = buffer(settings)?;
+    for _ in 0..settings.exchanges {
+        receive(socket, &mut buffer)?;
+        socket.send(&buffer).tried("sending")?;
+    }
+    Ok(())
+}

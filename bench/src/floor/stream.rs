@@ -1,0 +1,207 @@
+//! Cold memory moved between two hosts with one copy on each side.
+//!
+//! Each datagram is a header of 64 bytes gathered from one place and a payload straight from the source (GSO: up to 64 datagrams
+//! a call). The receiver scatters headers aside and payloads straight to where they belong (GRO). The receiver tells how far
+//! it is now and then, and the sender stays within a window of that; nothing repairs a loss.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg, sockopt};
+
+use crate::error::{Error, Tried};
+
+const HEADER: usize = 64;
+/// Unacknowledged bytes on their way.
+const WINDOW: usize = 4 << 20;
+/// The receiver tells how far it is whenever it has received as much.
+const TELL_EVERY: usize = 1 << 20;
+const SOCKET_BUFFER: usize = 64 << 20;
+/// What one send call takes, and how many datagrams of it.
+const CALL_BYTES: usize = 65_000;
+const CALL_DATAGRAMS: usize = 64;
+/// Nothing repairs a loss, so a lost datagram ends the floor: after this long without any.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Repetitions in one run; the first warms up.
+const REPETITIONS: u32 = 3;
+
+/// What both ends must agree on.
+#[derive(Args)]
+pub struct Settings {
+    /// Bytes of memory in one datagram.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(64..=8192))]
+    payload: u16,
+    /// Memory to be moved: larger than any cache.
+    #[arg(long)]
+    mebibytes: usize,
+    /// CRC32C of each payload at both ends.
+    #[arg(long)]
+    crc: bool,
+}
+
+impl Settings {
+    fn payload(&self) -> usize {
+        self.payload.into()
+    }
+
+    fn datagram(&self) -> usize {
+        HEADER + self.payload()
+    }
+
+    /// Bytes of memory in one call.
+    fn burst(&self) -> usize {
+        (CALL_BYTES / self.datagram()).min(CALL_DATAGRAMS) * self.payload()
+    }
+
+    /// Bytes of memory in one repetition: whole bursts.
+    fn total(&self) -> usize {
+        ((self.mebibytes << 20) / self.burst()).max(1) * self.burst()
+    }
+
+    /// The memory, touched, with room for one burst more.
+    pub fn memory(&self) -> Vec<u8> {
+        vec![1; self.total() + self.burst()]
+    }
+
+    fn sum(&self, payload: &[u8]) -> u32 {
+        if self.crc { crc32c::crc32c(payload) } else { 0 }
+    }
+}
+
+fn enlarge(socket: &UdpSocket) -> Result<(), Error> {
+    sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).tried("enlarging the receive buffer (needs root)")?;
+    sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER).tried("enlarging the send buffer (needs root)")
+}
+
+/// Sends; returns the best repetition in GB/s.
+pub fn send(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
+    enlarge(socket)?;
+    let datagram = u16::try_from(settings.datagram()).map_err(|_| Error::new("the payload is too long"))?;
+    oikaze_os::link::floor::send_in_segments(socket.as_fd(), datagram).tried("switching GSO on (Linux 4.18)")?;
+    let memory = settings.memory();
+    let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
+    let mut best = 0.0_f64;
+    for _ in 0..REPETITIONS {
+        let started = Instant::now();
+        let mut acknowledged = 0;
+        for (burst, source) in memory[..settings.total()].chunks(settings.burst()).enumerate() {
+            let mut slices = Vec::with_capacity(2 * CALL_DATAGRAMS);
+            for (header, payload) in headers.iter_mut().zip(source.chunks(settings.payload())) {
+                header[..4].copy_from_slice(&settings.sum(payload).to_le_bytes());
+                slices.extend([IoSlice::new(header), IoSlice::new(payload)]);
+            }
+            send_all(socket, &slices)?;
+            let sent = (burst + 1) * settings.burst();
+            wait_until(socket, &mut acknowledged, sent.saturating_sub(WINDOW))?;
+        }
+        wait_until(socket, &mut acknowledged, settings.total())?;
+        best = best.max(settings.total() as f64 / started.elapsed().as_secs_f64() / 1e9);
+    }
+    Ok(best)
+}
+
+fn send_all(socket: &UdpSocket, slices: &[IoSlice<'_>]) -> Result<(), Error> {
+    loop {
+        match sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SendFlags::empty()) {
+            Ok(_) => return Ok(()),
+            Err(Errno::AGAIN) => std::hint::spin_loop(),
+            Err(why) => return Err(Error::io("sending", &why.into())),
+        }
+    }
+}
+
+/// Spins until the receiver has told that it is at `position`.
+fn wait_until(socket: &UdpSocket, acknowledged: &mut usize, position: usize) -> Result<(), Error> {
+    let mut told = [0; 8];
+    let mut patience = Patience::new();
+    while *acknowledged < position {
+        if socket.recv(&mut told).is_ok() {
+            *acknowledged = usize::try_from(u64::from_le_bytes(told)).unwrap_or(usize::MAX);
+            patience = Patience::new();
+        } else {
+            patience.check()?;
+        }
+    }
+    Ok(())
+}
+
+/// Receives into `memory`.
+pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: Vec<u8>) -> Result<(), Error> {
+    enlarge(socket)?;
+    oikaze_os::link::floor::receive_joined(socket.as_fd()).tried("switching GRO on (Linux 5.0)")?;
+    let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
+    for _ in 0..REPETITIONS {
+        let (mut done, mut told) = (0, 0);
+        let mut patience = Patience::new();
+        while done < settings.total() {
+            let received = receive_burst(socket, settings, &mut headers, &mut memory[done..])?;
+            if received == 0 {
+                patience.check()?;
+                continue;
+            }
+            patience = Patience::new();
+            done += received;
+            if done - told >= TELL_EVERY || done >= settings.total() {
+                told = done;
+                socket.send(&(done as u64).to_le_bytes()).tried("telling how far the receiver is")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One receive call: payloads to the beginning of `into`. Returns their bytes; 0 if nothing is there.
+fn receive_burst(
+    socket: &UdpSocket,
+    settings: &Settings,
+    headers: &mut [[u8; HEADER]; CALL_DATAGRAMS],
+    into: &mut [u8],
+) -> Result<usize, Error> {
+    let mut slices = Vec::with_capacity(2 * CALL_DATAGRAMS);
+    for (header, payload) in
+        headers.iter_mut().zip(into.chunks_exact_mut(settings.payload())).take(settings.burst() / settings.payload())
+    {
+        slices.extend([IoSliceMut::new(header), IoSliceMut::new(payload)]);
+    }
+    let bytes = match recvmsg(socket, &mut slices, &mut RecvAncillaryBuffer::default(), RecvFlags::DONTWAIT) {
+        Ok(message) => message.bytes,
+        Err(Errno::AGAIN) => return Ok(0),
+        Err(why) => return Err(Error::io("receiving", &why.into())),
+    };
+    let datagrams = bytes / settings.datagram();
+    if settings.crc {
+        for (header, payload) in headers.iter().zip(into.chunks_exact(settings.payload())).take(datagrams) {
+            if header[..4] != settings.sum(payload).to_le_bytes() {
+                return Err(Error::new("a payload arrived damaged: its CRC32C is wrong"));
+            }
+        }
+    }
+    Ok(datagrams * settings.payload())
+}
+
+/// Gives up when nothing has come for [`PATIENCE`]; looks at the clock only now and then.
+struct Patience {
+    since: Instant,
+    idle: u32,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { since: Instant::now(), idle: 0 }
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        self.idle = self.idle.wrapping_add(1);
+        if self.idle.is_multiple_of(4096) && self.since.elapsed() > PATIENCE {
+            return Err(Error::new(format!(
+                "nothing came for {PATIENCE:?}: a datagram was lost, and a floor repairs nothing; run it again"
+            )));
+        }
+        std::hint::spin_loop();
+        Ok(())
+    }
+}

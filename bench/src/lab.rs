@@ -1,0 +1,181 @@
+//! Two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode.
+//!
+//! Wire mode switches segmentation off at both ends, so that every datagram and every TCP segment is really formed, as on
+//! a cable; otherwise veth would pass 64 KiB buffers uncut, which no cable does.
+//!
+//! The lab is removed by a process of its own, the janitor, when the bench ends, however it ends: it waits for the end of a
+//! pipe that the bench holds. It also keeps a second bench away, by a lock.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use crate::error::{Error, Tried};
+
+/// The peers' addresses, in the order of [`HOSTS`].
+pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+/// The namespaces, in the order of ranks.
+const HOSTS: [&str; 2] = ["oik-a", "oik-b"];
+/// The ends of the cable.
+const DEVICES: [&str; 2] = ["wa", "wb"];
+/// Held by the janitor of the one lab there can be.
+const LOCK: &str = "/run/lock/oikaze-lab";
+/// How long a new device may take.
+const LINK_PATIENCE: Duration = Duration::from_secs(5);
+/// What the janitor says when it holds the lock.
+const READY: &str = "ready";
+/// No command in the lab may take longer.
+const LIMIT_SECONDS: &str = "120";
+
+/// The lab; removed when dropped.
+pub struct Lab {
+    janitor: Child,
+    /// What it was set up with.
+    pub mtu: u16,
+}
+
+impl Lab {
+    /// Makes the two hosts; what an earlier lab has left over is removed first.
+    ///
+    /// # Errors
+    /// No root, a missing tool, another bench at work.
+    pub fn up(mtu: u16) -> Result<Self, Error> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Error::new("making two hosts of network namespaces needs root; run the bench as root (sudo -E)"));
+        }
+        let lab = Self { janitor: hire_janitor()?, mtu };
+        remove()?;
+        for host in HOSTS {
+            tool("ip", &["netns", "add", host])?;
+            tool("ip", &["-n", host, "link", "set", "lo", "up"])?;
+        }
+        let [a, b] = HOSTS;
+        let [wa, wb] = DEVICES;
+        tool("ip", &["link", "add", wa, "netns", a, "type", "veth", "peer", "name", wb, "netns", b])?;
+        let mtu = mtu.to_string();
+        for ((host, device), address) in HOSTS.into_iter().zip(DEVICES).zip(ADDRESSES) {
+            tool("ip", &["-n", host, "addr", "add", &format!("{address}/24"), "dev", device])?;
+            tool("ip", &["-n", host, "link", "set", device, "up", "mtu", &mtu])?;
+            let wire = ["tso", "off", "gso", "off", "tx-udp-segmentation", "off", "gro", "on"];
+            let ethtool = ["netns", "exec", host, "ethtool", "-K", device];
+            tool("ip", &[ethtool.as_slice(), &wire].concat())?;
+        }
+        HOSTS.into_iter().zip(DEVICES).try_for_each(|(host, device)| wait_for_link(host, device))?;
+        Ok(lab)
+    }
+
+    /// A command on host 0 or 1, on a core of its own, within the time limit.
+    pub fn on(&self, host: usize, program: impl Into<OsString>) -> Command {
+        let mut command = prefixed(host);
+        command.arg(program.into());
+        command
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        drop(self.janitor.stdin.take()); // which is what it waits for
+        let _ = self.janitor.wait();
+    }
+}
+
+/// A device carries datagrams some time before the kernel calls it up, and until then UCX does not see it.
+fn wait_for_link(host: &str, device: &str) -> Result<(), Error> {
+    let started = Instant::now();
+    while started.elapsed() < LINK_PATIENCE {
+        if tool("ip", &["-n", host, "-brief", "link", "show", "dev", device])?.split_whitespace().nth(1) == Some("UP") {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(Error::new(format!("device {device} on {host} was set up, but did not come up within {LINK_PATIENCE:?}")))
+}
+
+/// `ip netns exec HOST timeout LIMIT taskset -c CORE`, to be continued.
+fn prefixed(host: usize) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", HOSTS[host % HOSTS.len()], "timeout", "--kill-after=1", LIMIT_SECONDS, "taskset", "-c"]);
+    command.arg((host % HOSTS.len()).to_string());
+    command
+}
+
+/// Becomes `command` on the host of node `OIKAZE_RANK`: what a launcher in the lab starts instead of the program itself.
+///
+/// # Errors
+/// The variable is missing, or the program cannot be started.
+pub fn place(command: &[OsString]) -> Result<(), Error> {
+    let rank = std::env::var("OIKAZE_RANK").ok().and_then(|rank| rank.parse::<usize>().ok());
+    let rank = rank.ok_or_else(|| Error::new("OIKAZE_RANK is not set to a number: start this by `oikaze run`"))?;
+    let why = prefixed(rank).args(command).exec();
+    Err(Error::io("starting `ip netns exec` (package iproute2)", &why))
+}
+
+/// Starts the janitor, in a process group of its own so that a terminal's Ctrl-C does not reach it.
+fn hire_janitor() -> Result<Child, Error> {
+    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let mut janitor = Command::new(me)
+        .arg("janitor")
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .tried("starting the lab's janitor")?;
+    let mut line = String::new();
+    if let Some(stdout) = janitor.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).tried("listening to the lab's janitor")?;
+    }
+    if line.trim() == READY {
+        return Ok(janitor);
+    }
+    let _ = janitor.wait();
+    Err(Error::new(format!("another bench is at work (it holds {LOCK}); wait for its end")))
+}
+
+/// The janitor's life: take the lock, wait for the end of standard input, clean up.
+///
+/// # Errors
+/// The lock cannot be opened, or the lab not be removed.
+pub fn janitor() -> Result<(), Error> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+    let lock = rustix::fs::open(LOCK, flags, Mode::RUSR | Mode::WUSR).tried(format!("opening {LOCK}"))?;
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(()); // its not being ready tells the bench
+    }
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).tried("answering the bench")?;
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    remove()
+}
+
+/// Ends what runs on the two hosts, then removes them, if they are there.
+fn remove() -> Result<(), Error> {
+    let present = tool("ip", &["netns", "list"])?;
+    for host in HOSTS {
+        if !present.lines().any(|line| line.split_whitespace().next() == Some(host)) {
+            continue;
+        }
+        for pid in tool("ip", &["netns", "pids", host])?.lines() {
+            let pid = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
+            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL)); // it may have ended by itself
+        }
+        tool("ip", &["netns", "del", host])?;
+    }
+    Ok(())
+}
+
+/// Runs `ip` or another tool of the system; returns what it printed.
+fn tool(program: &str, arguments: &[&str]) -> Result<String, Error> {
+    let tried = || format!("{program} {}", arguments.join(" "));
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|why| Error::new(format!("{}: {why}; install the packages iproute2 and ethtool", tried())))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    let hint = if why.contains("ethtool") { "; install the package ethtool" } else { "" };
+    Err(Error::new(format!("{}: {}{hint}", tried(), why.trim())))
+}

@@ -1,0 +1,108 @@
+//! What a bench says: one JSON line for each case of each system, and a table for people.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::{Error, Tried};
+
+/// One case of one system.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record {
+    /// Which bench.
+    pub bench: &'static str,
+    /// What was done.
+    pub case: &'static str,
+    /// In bytes.
+    pub size: usize,
+    /// By whom.
+    pub system: &'static str,
+    /// Median of the rounds.
+    pub value: f64,
+    /// Of the values.
+    pub unit: &'static str,
+    /// Each round.
+    pub rounds: Vec<f64>,
+    /// Of the wire.
+    pub mtu: u16,
+    /// `wire`: every datagram and segment is really formed; `whole`: the kernel may pass larger buffers.
+    pub mode: &'static str,
+}
+
+/// The middle one, or the mean of the middle two.
+pub fn median(rounds: &[f64]) -> Option<f64> {
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    if sorted.len() % 2 == 1 { Some(upper) } else { Some((sorted[middle - 1] + upper) / 2.0) }
+}
+
+/// Writes one line of JSON for each record, to `file` or standard output.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error> {
+    let mut lines = String::new();
+    for record in records {
+        let line = serde_json::to_string(record).map_err(|why| Error::new(format!("writing a line of JSON: {why}")))?;
+        lines += &line;
+        lines.push('\n');
+    }
+    match file {
+        Some(file) => std::fs::write(file, lines).tried(format!("writing {}", file.display())),
+        None => std::io::stdout().write_all(lines.as_bytes()).tried("writing standard output"),
+    }
+}
+
+/// The table: each case's systems, with the ratio to the floor of the same case, wire and size.
+pub fn table(records: &[Record], floor: &str) -> String {
+    let mut text = format!(
+        "{:<16}{:>9}{:>6}  {:<14}{:>9} {:<5}{:>9}   rounds\n",
+        "case", "size", "mtu", "system", "value", "unit", "× floor"
+    );
+    for record in records {
+        let same = |other: &&Record| (other.case, other.size, other.mtu) == (record.case, record.size, record.mtu);
+        let base = records.iter().filter(same).find(|other| other.system == floor);
+        let ratio = base.map_or_else(|| "-".to_owned(), |base| format!("{:.2}", record.value / base.value));
+        let (low, high) = record.rounds.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &r| (low.min(r), high.max(r)));
+        text += &format!(
+            "{:<16}{:>9}{:>6}  {:<14}{:>9.2} {:<5}{:>9}   {low:.2} to {high:.2}\n",
+            record.case, record.size, record.mtu, record.system, record.value, record.unit, ratio
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[5.0, 1.0, 3.0]), Some(3.0));
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+    }
+
+    #[test]
+    fn the_table_compares_with_the_floor_of_the_same_case() {
+        let record = |case, system, value, mtu| Record {
+            bench: "wind",
+            case,
+            size: 8,
+            system,
+            value,
+            unit: "us",
+            rounds: vec![value],
+            mtu,
+            mode: "wire",
+        };
+        let records = [record("a", "floor", 2.0, 9000), record("a", "other", 5.0, 9000), record("a", "other", 7.0, 1500)];
+        let table = table(&records, "floor");
+        let ratios: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6)).collect();
+        assert_eq!(ratios, ["1.00", "2.50", "-"]);
+    }
+}

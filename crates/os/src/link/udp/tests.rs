@@ -1,0 +1,140 @@
+//! What is UDP's own: ports, fallbacks, paths that carry little.
+
+use super::*;
+use crate::memory::Gather;
+use crate::without::Without;
+use rustix::fd::AsRawFd;
+use std::net::{IpAddr, Ipv4Addr};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn bind(ports: Ports) -> Result<UdpLink, BindError> {
+    UdpLink::bind(&Bind { addresses: vec![HERE], ports, ..Bind::default() })
+}
+
+#[test]
+fn a_port_in_use_is_an_error_that_says_what_to_do() {
+    let first = bind(Ports::ANY).unwrap();
+    let ports = Ports::range(first.port(), first.port()).unwrap();
+    let error = bind(ports).unwrap_err();
+    assert_eq!(error, BindError::InUse { ports, address: HERE });
+    let text = error.to_string();
+    assert!(text.contains(&format!("port {}", first.port())) && text.contains("--ports") && text.contains("127.0.0.1"), "{text}");
+    // A wildcard collides with the address, too.
+    let everywhere = Bind { ports, ..Bind::default() };
+    assert!(matches!(UdpLink::bind(&everywhere), Err(BindError::InUse { .. })));
+}
+
+#[test]
+fn a_range_gives_the_next_free_port() {
+    let first = bind(Ports::ANY).unwrap();
+    let Some(ports) = Ports::range(first.port(), first.port().saturating_add(20)) else { return };
+    let second = bind(ports).unwrap();
+    assert!(second.port() > first.port() && ports.iter().any(|port| port == second.port()));
+}
+
+#[test]
+fn an_address_that_is_not_ours_is_an_error() {
+    // TEST-NET-1 (RFC 5737): nobody's.
+    let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    let error = UdpLink::bind(&Bind { addresses: vec![address], ..Bind::default() }).unwrap_err();
+    assert_eq!(error, BindError::NotOurs { address });
+    assert!(error.to_string().contains("192.0.2.1"), "{error}");
+}
+
+#[test]
+fn offloads_can_be_switched_off() {
+    let both = bind(Ports::ANY).unwrap().statistics();
+    assert_ne!(both.gso, Offload::Off);
+    let without = Without::parse("gso,gro").unwrap();
+    let none = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap().statistics();
+    assert_eq!((none.gso, none.gro), (Offload::Off, Offload::Off));
+}
+
+/// Sends `count` datagrams of `len` bytes and takes those that arrive, without waiting: over loopback a datagram is in the peer's
+/// buffer when the call returns.
+fn send_to(sender: &mut UdpLink, receiver: &mut UdpLink, count: usize, len: usize) -> Vec<usize> {
+    let (to, bytes) = (receiver.bound()[0], vec![1; len]);
+    let batch: Vec<Outgoing<'_>> = (0..count).map(|_| Outgoing { to, head: &bytes, payload: Gather::EMPTY, tag: &[] }).collect();
+    assert_eq!(sender.send(&batch).unwrap(), count);
+    let mut taken = Vec::new();
+    while receiver.receive(&mut |_, bytes| taken.push(bytes.len())).unwrap() > 0 {}
+    taken
+}
+
+#[test]
+fn a_run_is_one_call() {
+    let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
+    assert_eq!(send_to(&mut sender, &mut receiver, 60, 1000), vec![1000; 60]);
+    if sender.statistics().gso == Offload::On {
+        assert_eq!(sender.statistics().calls_out, 1);
+        assert_eq!((receiver.statistics().calls_in, receiver.statistics().datagrams_in), (1, 60));
+    }
+}
+
+/// A kernel refuses `UDP_SEGMENT` on a socket that writes no checksums, as it does for devices that cannot.
+#[test]
+fn a_refusal_at_run_time_is_remembered_and_told_once() {
+    let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
+    if sender.statistics().gso != Offload::On {
+        return;
+    }
+    let (fd, one): (_, libc::c_int) = (sender.sockets[0].fd.as_raw_fd(), 1);
+    // SAFETY: the kernel reads one int.
+    let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const one).cast(), 4) };
+    assert_eq!(set, 0);
+    while sender.notice().is_some() {}
+    assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000), vec![1000; 20]);
+    assert_eq!(sender.statistics().gso, Offload::Refused);
+    assert_eq!(sender.statistics().calls_out, 20);
+    let notice = sender.notice().unwrap();
+    assert!(notice.contains("UDP_SEGMENT") && notice.contains("ethtool"), "{notice}");
+    assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000), vec![1000; 20]);
+    assert_eq!(sender.notice(), None);
+    assert_eq!((sender.statistics().unreachable, sender.statistics().too_big), (0, 0));
+}
+
+/// In a network namespace of its own, whose loopback carries 1500 bytes: segments that do not fit their path are told, and are
+/// not mistaken for a refusal of `UDP_SEGMENT`.
+#[test]
+fn segments_too_big_for_their_path_are_told() {
+    let tested = std::thread::spawn(|| {
+        if !narrow_namespace(1500) {
+            return false;
+        }
+        let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
+        let to = receiver.bound()[0];
+        assert_eq!(sender.datagram_max_to(to), 1472);
+        assert!(send_to(&mut sender, &mut receiver, 5, 2000).is_empty());
+        assert_eq!(sender.poll_too_big(), Some(TooBig { to, tried: 2000, fits: 1472 }));
+        assert_eq!(sender.statistics().too_big, 5);
+        assert_eq!(send_to(&mut sender, &mut receiver, 5, 1472), vec![1472; 5]);
+        assert_ne!(sender.statistics().gso, Offload::Refused);
+        assert_eq!(sender.notice().filter(|notice| notice.contains("UDP_SEGMENT")), None);
+        true
+    });
+    if !tested.join().unwrap() {
+        eprintln!("no permission for a network namespace: not tested");
+    }
+}
+
+/// Moves this thread into a new network namespace with a loopback interface of so many bytes. `false`: not permitted.
+fn narrow_namespace(mtu: libc::c_int) -> bool {
+    // SAFETY: concerns this thread alone, which ends with the test.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return false;
+    }
+    // SAFETY: plain system calls; `request` is plain data for which zeros are valid, and is named and large enough.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
+        let mut request: libc::ifreq = core::mem::zeroed();
+        request.ifr_name[0] = b'l' as libc::c_char;
+        request.ifr_name[1] = b'o' as libc::c_char;
+        request.ifr_ifru.ifru_mtu = mtu;
+        assert_eq!(libc::ioctl(socket, libc::SIOCSIFMTU, &raw mut request), 0);
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        assert_eq!(libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw mut request), 0);
+        libc::close(socket);
+    }
+    true
+}
