@@ -41,7 +41,7 @@ fn wait_readable(link: &dyn Link, deadline: Instant) -> bool {
 }
 
 /// Takes `count` datagrams.
-fn take(link: &mut dyn Link, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+pub(super) fn take(link: &mut dyn Link, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let deadline = Instant::now() + DEADLINE;
     let mut taken = Vec::new();
     while taken.len() < count {

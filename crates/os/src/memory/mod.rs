@@ -23,6 +23,8 @@ mod memfd;
 mod region;
 pub mod shared;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};

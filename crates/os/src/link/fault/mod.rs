@@ -1,6 +1,8 @@
 //! A link that loses, repeats, reorders, damages and delays what another link brings.
 
 mod plan;
+#[cfg(test)]
+mod tests;
 
 pub use plan::Verdict;
 pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, VARIABLE as FAULT_VARIABLE};
@@ -54,6 +56,37 @@ impl<L: Link> Fault<L> {
     pub fn settings(&self) -> &FaultSettings {
         self.plan.settings()
     }
+
+    fn receive_at(&mut self, now: Instant, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        let Fault { inner, plan, held } = self;
+        let mut taken = 0;
+        let mut give = |from: SocketAddr, bytes: &[u8]| {
+            taken += 1;
+            take(from, bytes);
+        };
+        held.expire(now, &mut give);
+        inner.receive(&mut |from, bytes| {
+            let verdict = plan.decide();
+            for fate in [verdict.first, verdict.second].into_iter().flatten() {
+                if fate.is_prompt() && fate.corrupt.is_none() {
+                    give(from, bytes);
+                    held.overtake(&mut give);
+                    continue;
+                }
+                let mut copy = bytes.to_vec();
+                if let Some(corruption) = fate.corrupt {
+                    corruption.apply(&mut copy);
+                }
+                if fate.is_prompt() {
+                    give(from, &copy);
+                    held.overtake(&mut give);
+                } else {
+                    held.keep(from, copy, fate, now);
+                }
+            }
+        })?;
+        Ok(taken)
+    }
 }
 
 impl Held {
@@ -104,35 +137,7 @@ impl<L: Link> Link for Fault<L> {
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
-        let Fault { inner, plan, held } = self;
-        let now = Instant::now();
-        let mut taken = 0;
-        let mut give = |from: SocketAddr, bytes: &[u8]| {
-            taken += 1;
-            take(from, bytes);
-        };
-        held.expire(now, &mut give);
-        inner.receive(&mut |from, bytes| {
-            let verdict = plan.decide();
-            for fate in [verdict.first, verdict.second].into_iter().flatten() {
-                if fate.is_prompt() && fate.corrupt.is_none() {
-                    give(from, bytes);
-                    held.overtake(&mut give);
-                    continue;
-                }
-                let mut copy = bytes.to_vec();
-                if let Some(corruption) = fate.corrupt {
-                    corruption.apply(&mut copy);
-                }
-                if fate.is_prompt() {
-                    give(from, &copy);
-                    held.overtake(&mut give);
-                } else {
-                    held.keep(from, copy, fate, now);
-                }
-            }
-        })?;
-        Ok(taken)
+        self.receive_at(Instant::now(), take)
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

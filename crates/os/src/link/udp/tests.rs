@@ -1,5 +1,6 @@
 //! What is UDP's own: ports, fallbacks, paths that carry little.
 
+use super::super::conformance::take;
 use super::*;
 use crate::memory::Gather;
 use crate::without::Without;
@@ -51,21 +52,18 @@ fn offloads_can_be_switched_off() {
     assert_eq!((none.gso, none.gro), (Offload::Off, Offload::Off));
 }
 
-/// Sends `count` datagrams of `len` bytes and takes those that arrive, without waiting: over loopback a datagram is in the peer's
-/// buffer when the call returns.
-fn send_to(sender: &mut UdpLink, receiver: &mut UdpLink, count: usize, len: usize) -> Vec<usize> {
+/// Sends `count` datagrams of `len` bytes, of which `arrive` get there: their lengths.
+fn send_to(sender: &mut UdpLink, receiver: &mut UdpLink, count: usize, len: usize, arrive: usize) -> Vec<usize> {
     let (to, bytes) = (receiver.bound()[0], vec![1; len]);
     let batch: Vec<Outgoing<'_>> = (0..count).map(|_| Outgoing { to, head: &bytes, payload: Gather::EMPTY, tag: &[] }).collect();
     assert_eq!(sender.send(&batch).unwrap(), count);
-    let mut taken = Vec::new();
-    while receiver.receive(&mut |_, bytes| taken.push(bytes.len())).unwrap() > 0 {}
-    taken
+    take(receiver, arrive).iter().map(|(_, bytes)| bytes.len()).collect()
 }
 
 #[test]
 fn a_run_is_one_call() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
-    assert_eq!(send_to(&mut sender, &mut receiver, 60, 1000), vec![1000; 60]);
+    assert_eq!(send_to(&mut sender, &mut receiver, 60, 1000, 60), vec![1000; 60]);
     if sender.statistics().gso == Offload::On {
         assert_eq!(sender.statistics().calls_out, 1);
         assert_eq!((receiver.statistics().calls_in, receiver.statistics().datagrams_in), (1, 60));
@@ -84,12 +82,12 @@ fn a_refusal_at_run_time_is_remembered_and_told_once() {
     let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const one).cast(), 4) };
     assert_eq!(set, 0);
     while sender.notice().is_some() {}
-    assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000), vec![1000; 20]);
+    assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000, 20), vec![1000; 20]);
     assert_eq!(sender.statistics().gso, Offload::Refused);
     assert_eq!(sender.statistics().calls_out, 20);
     let notice = sender.notice().unwrap();
     assert!(notice.contains("UDP_SEGMENT") && notice.contains("ethtool"), "{notice}");
-    assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000), vec![1000; 20]);
+    assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000, 20), vec![1000; 20]);
     assert_eq!(sender.notice(), None);
     assert_eq!((sender.statistics().unreachable, sender.statistics().too_big), (0, 0));
 }
@@ -105,10 +103,10 @@ fn segments_too_big_for_their_path_are_told() {
         let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
         let to = receiver.bound()[0];
         assert_eq!(sender.datagram_max_to(to), 1472);
-        assert!(send_to(&mut sender, &mut receiver, 5, 2000).is_empty());
+        assert!(send_to(&mut sender, &mut receiver, 5, 2000, 0).is_empty());
         assert_eq!(sender.poll_too_big(), Some(TooBig { to, tried: 2000, fits: 1472 }));
         assert_eq!(sender.statistics().too_big, 5);
-        assert_eq!(send_to(&mut sender, &mut receiver, 5, 1472), vec![1472; 5]);
+        assert_eq!(send_to(&mut sender, &mut receiver, 5, 1472, 5), vec![1472; 5]);
         assert_ne!(sender.statistics().gso, Offload::Refused);
         assert_eq!(sender.notice().filter(|notice| notice.contains("UDP_SEGMENT")), None);
         true

@@ -1,0 +1,138 @@
+//! Faults on a link of numbered datagrams, with times made up.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// Brings the next numbers, so many a burst.
+struct Numbers {
+    next: u32,
+    burst: u32,
+    end: u32,
+}
+
+impl Link for Numbers {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        Ok(batch.len())
+    }
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        let last = (self.next + self.burst).min(self.end);
+        (self.next..last).for_each(|number| take(from(), &number.to_le_bytes()));
+        Ok((last - std::mem::replace(&mut self.next, last)) as usize)
+    }
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        Ok(Vec::new())
+    }
+    fn datagram_max(&self) -> usize {
+        1000
+    }
+    fn receive_buffer(&self) -> usize {
+        1000
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}
+
+fn from() -> SocketAddr {
+    ([10, 0, 0, 1], 7).into()
+}
+
+/// All that comes when the clock goes on only as far as the link asks.
+fn run(settings: FaultSettings, end: u32, burst: u32) -> Vec<Vec<u8>> {
+    let mut link = Fault::new(Numbers { next: 0, burst, end }, settings);
+    let mut now = Instant::now();
+    let mut taken = Vec::new();
+    while link.inner.next < end || link.next_wakeup().is_some() {
+        if link.inner.next >= end {
+            now = link.next_wakeup().map_or(now, |due| due.max(now));
+        }
+        let before = taken.len();
+        let told = link
+            .receive_at(now, &mut |who, bytes| {
+                assert_eq!(who, from());
+                taken.push(bytes.to_vec());
+            })
+            .unwrap();
+        assert_eq!(told, taken.len() - before);
+    }
+    taken
+}
+
+fn numbers(taken: &[Vec<u8>]) -> Vec<u32> {
+    taken.iter().map(|bytes| u32::from_le_bytes(bytes.as_slice().try_into().unwrap())).collect()
+}
+
+#[test]
+fn no_faults_change_nothing() {
+    assert_eq!(numbers(&run(FaultSettings::default(), 500, 7)), (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn everything_lost_is_nothing() {
+    assert!(run(FaultSettings { loss: 1.0, ..FaultSettings::default() }, 100, 7).is_empty());
+}
+
+#[test]
+fn everything_twice() {
+    let want: Vec<u32> = (0..100).flat_map(|number| [number, number]).collect();
+    assert_eq!(numbers(&run(FaultSettings { duplicate: 1.0, ..FaultSettings::default() }, 100, 7)), want);
+}
+
+#[test]
+fn a_reordered_datagram_is_overtaken_by_few() {
+    let taken = numbers(&run(FaultSettings { reorder: 0.3, seed: 5, ..FaultSettings::default() }, 1000, 10));
+    assert!(!taken.is_sorted());
+    let mut sorted = taken.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_delayed_datagram_asks_to_be_called_for() {
+    let delay_time = Duration::from_millis(2);
+    let mut link =
+        Fault::new(Numbers { next: 0, burst: 1, end: 1 }, FaultSettings { delay: 1.0, delay_time, ..FaultSettings::default() });
+    let now = Instant::now();
+    assert_eq!(link.receive_at(now, &mut |_, _| panic!("too early")).unwrap(), 0);
+    assert_eq!(link.next_wakeup(), Some(now + delay_time));
+    assert_eq!(link.receive_at(now + delay_time / 2, &mut |_, _| panic!("too early")).unwrap(), 0);
+    assert_eq!(link.receive_at(now + delay_time, &mut |_, _| ()).unwrap(), 1);
+    assert_eq!(link.next_wakeup(), None);
+}
+
+proptest! {
+    /// Every number comes no more often than duplication explains, losses and copies as the plan decides them.
+    #[test]
+    fn what_comes_is_what_the_plan_says(
+        seed: u64, loss in 0.0..0.5, duplicate in 0.0..0.5, reorder in 0.0..0.5, delay in 0.0..0.5, burst in 1_u32..80,
+    ) {
+        let settings = FaultSettings {
+            seed, loss, duplicate, reorder, corrupt: 0.0, delay, delay_time: Duration::from_millis(3),
+        };
+        let mut plan = FaultPlan::new(settings);
+        let mut want: HashMap<u32, usize> = HashMap::new();
+        for number in 0..300 {
+            let verdict = plan.decide();
+            let copies = usize::from(verdict.first.is_some()) + usize::from(verdict.second.is_some());
+            if copies > 0 {
+                want.insert(number, copies);
+            }
+        }
+        let mut got: HashMap<u32, usize> = HashMap::new();
+        for number in numbers(&run(settings, 300, burst)) {
+            *got.entry(number).or_default() += 1;
+        }
+        prop_assert_eq!(got, want);
+    }
+
+    #[test]
+    fn corruption_changes_a_bit_and_nothing_else(seed: u64) {
+        let taken = numbers(&run(FaultSettings { seed, corrupt: 1.0, ..FaultSettings::default() }, 50, 7));
+        prop_assert_eq!(taken.len(), 50);
+        prop_assert!(taken.iter().zip(0_u32..).all(|(got, sent)| (got ^ sent).count_ones() == 1));
+    }
+}

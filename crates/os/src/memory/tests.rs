@@ -1,0 +1,329 @@
+//! Regions and their table against a table of vectors; words shared by threads.
+
+use super::*;
+use oikaze_protocol::rma::{AtomicOp, Memory, Rights};
+use oikaze_protocol::wind::{Refusal, Segment};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Offsets and lengths near what can go wrong: inside, at the end, past it, overflowing.
+fn place() -> impl Strategy<Value = (u64, u64)> {
+    let offset =
+        prop_oneof![4 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>(), 1 => (0_u64..40).prop_map(|n| u64::MAX - n)];
+    let len = prop_oneof![6 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>()];
+    (offset, len)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert { shared: bool, len: usize, rights: u8, local: bool },
+    Remove { which: usize },
+    Locate { which: usize, at: (u64, u64), right: u8 },
+    Covers { which: usize, at: (u64, u64) },
+    Write { which: usize, offset: u64, bytes: Vec<u8> },
+    Read { which: usize, offset: u64, len: usize },
+    Gather { which: usize, at: (u64, u64) },
+    Atomic { which: usize, offset: u64, op: AtomicOp },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let which = || 0_usize..12;
+    let op = prop_oneof![
+        any::<u64>().prop_map(AtomicOp::FetchAdd),
+        any::<u64>().prop_map(AtomicOp::Swap),
+        (0_u64..3, any::<u64>()).prop_map(|(expected, new)| AtomicOp::CompareSwap { expected, new }),
+    ];
+    let offset = || place().prop_map(|(offset, _)| offset);
+    prop_oneof![
+        2 => (any::<bool>(), 1_usize..300, 0_u8..8, any::<bool>())
+            .prop_map(|(shared, len, rights, local)| Step::Insert { shared, len, rights, local }),
+        1 => which().prop_map(|which| Step::Remove { which }),
+        3 => (which(), place(), 0_u8..8).prop_map(|(which, at, right)| Step::Locate { which, at, right }),
+        1 => (which(), place()).prop_map(|(which, at)| Step::Covers { which, at }),
+        3 => (which(), offset(), proptest::collection::vec(any::<u8>(), 0..64))
+            .prop_map(|(which, offset, bytes)| Step::Write { which, offset, bytes }),
+        3 => (which(), offset(), 0_usize..64).prop_map(|(which, offset, len)| Step::Read { which, offset, len }),
+        2 => (which(), place()).prop_map(|(which, at)| Step::Gather { which, at }),
+        3 => (which(), prop_oneof![offset(), (0_u64..30).prop_map(|word| word * 8)], op)
+            .prop_map(|(which, offset, op)| Step::Atomic { which, offset, op }),
+    ]
+}
+
+/// The dumb table: all regions there ever were, in order.
+#[derive(Default)]
+struct Oracle {
+    all: Vec<Old>,
+}
+
+struct Old {
+    slot: u32,
+    key: Option<u64>,
+    rights: Rights,
+    live: bool,
+    bytes: Vec<u8>,
+    region: Region,
+}
+
+impl Old {
+    /// The range, if it is inside and the region lives; by arithmetic that cannot overflow.
+    fn range(&self, offset: u64, len: u64) -> Option<std::ops::Range<usize>> {
+        let end = u128::from(offset) + u128::from(len);
+        (self.live && end <= self.bytes.len() as u128).then(|| offset as usize..end as usize)
+    }
+}
+
+fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(), TestCaseError> {
+    if let Step::Insert { shared, len, rights, local } = step {
+        let region = if shared { Region::shared(len) } else { Region::private(len) }.unwrap();
+        let rights = if local { Rights::NONE } else { Rights(rights) };
+        let (slot, key) = if local {
+            (table.insert_local(region.clone()).unwrap(), None)
+        } else {
+            let Registered { slot, key } = table.insert(region.clone(), rights).unwrap();
+            prop_assert!(key != 0);
+            (slot, Some(key))
+        };
+        prop_assert!(oracle.all.iter().all(|old| old.slot != slot && (key.is_none() || old.key != key)), "nothing is used twice");
+        oracle.all.push(Old { slot, key, rights, live: true, bytes: vec![0; len], region });
+        return Ok(());
+    }
+    let which = match &step {
+        Step::Insert { .. } => return Ok(()),
+        Step::Remove { which } | Step::Locate { which, .. } | Step::Covers { which, .. } | Step::Write { which, .. } => *which,
+        Step::Read { which, .. } | Step::Gather { which, .. } | Step::Atomic { which, .. } => *which,
+    };
+    let Some(old) = oracle.all.get_mut(which) else { return Ok(()) };
+    match step {
+        Step::Insert { .. } => {}
+        Step::Remove { .. } => {
+            prop_assert_eq!(table.remove(old.slot).is_some(), old.live);
+            old.live = false;
+        }
+        Step::Locate { at: (offset, len), right, .. } => {
+            let want = match old.key {
+                Some(_) if !old.live => Err(Refusal::UnknownKey),
+                None => Err(Refusal::UnknownKey),
+                Some(_) if right & old.rights.0 != right => Err(Refusal::NotPermitted),
+                Some(_) => old.range(offset, len).map(|_| old.slot).ok_or(Refusal::OutOfBounds),
+            };
+            // A region without a key is asked for by one that was never given.
+            prop_assert_eq!(table.locate(old.key.unwrap_or(0), offset, len, Rights(right)), want);
+        }
+        Step::Covers { at: (offset, len), .. } => {
+            prop_assert_eq!(table.covers(old.slot, offset, len), old.range(offset, len).is_some());
+        }
+        Step::Write { offset, bytes, .. } => {
+            let strays = table.strays();
+            table.write(old.slot, offset, &bytes);
+            match old.range(offset, bytes.len() as u64) {
+                Some(range) => old.bytes[range].copy_from_slice(&bytes),
+                None => prop_assert_eq!(table.strays(), strays + 1),
+            }
+        }
+        Step::Read { offset, len, .. } => {
+            let mut into = vec![0xee; len];
+            let range = old.range(offset, len as u64);
+            prop_assert_eq!(table.read(old.slot, offset, &mut into), range.is_some());
+            if let Some(range) = range {
+                prop_assert_eq!(&into, &old.bytes[range]);
+            }
+        }
+        Step::Gather { at: (offset, len), .. } => {
+            let gather = table.gather(Segment { region: old.slot, offset, len });
+            let range = old.range(offset, len);
+            prop_assert_eq!(gather.is_some(), range.is_some());
+            if let (Some(gather), Some(range)) = (gather, range) {
+                prop_assert!(gather.with_bytes(|bytes| bytes == &old.bytes[range.clone()]));
+                let mut copied = vec![1];
+                gather.append_to(&mut copied);
+                prop_assert_eq!(&copied[1..], &old.bytes[range]);
+            }
+        }
+        Step::Atomic { offset, op, .. } => {
+            let got = table.atomic(old.slot, offset, op);
+            let Some(range) = old.range(offset, 8) else {
+                prop_assert_eq!(got, Err(Refusal::OutOfBounds));
+                return Ok(());
+            };
+            if offset % 8 != 0 {
+                prop_assert_eq!(got, Err(Refusal::Misaligned));
+                return Ok(());
+            }
+            let word = u64::from_ne_bytes(old.bytes[range.clone()].try_into().unwrap());
+            let new = match op {
+                AtomicOp::FetchAdd(add) => word.wrapping_add(add),
+                AtomicOp::Swap(new) => new,
+                AtomicOp::CompareSwap { expected, new } => {
+                    if word == expected {
+                        new
+                    } else {
+                        word
+                    }
+                }
+            };
+            old.bytes[range].copy_from_slice(&new.to_ne_bytes());
+            prop_assert_eq!(got, Ok(word));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn the_table_does_what_a_table_of_vectors_does(steps in proptest::collection::vec(step(), 1..120)) {
+        let (mut table, mut oracle) = (RegionTable::new(), Oracle::default());
+        for step in steps {
+            apply(&mut table, &mut oracle, step)?;
+        }
+        prop_assert_eq!(table.len(), oracle.all.iter().filter(|old| old.live).count());
+        // The program's own view shows what peers did through the alias, also of regions that were removed.
+        for old in &oracle.all {
+            let mut bytes = vec![0; old.bytes.len()];
+            old.region.read(0, &mut bytes).unwrap();
+            prop_assert_eq!(&bytes, &old.bytes);
+        }
+    }
+}
+
+#[test]
+fn slots_and_keys_are_not_used_again_soon() {
+    let mut table = RegionTable::new();
+    let region = Region::private(64).unwrap();
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..20_000 {
+        let Registered { slot, key } = table.insert(region.clone(), Rights::ALL).unwrap();
+        assert!(seen.insert(u64::from(slot)), "slot {slot:#x} again");
+        assert!(table.locate(key, 0, 64, Rights::READ).is_ok());
+        assert!(table.remove(slot).is_some());
+        assert_eq!(table.locate(key, 0, 64, Rights::READ), Err(Refusal::UnknownKey));
+        assert!(table.remove(slot).is_none());
+    }
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_gather_keeps_its_memory() {
+    let mut table = RegionTable::new();
+    let region = Region::shared(5000).unwrap();
+    region.fill(0, 5000, 7).unwrap();
+    let slot = table.insert_local(region).unwrap();
+    let gather = table.gather(Segment { region: slot, offset: 100, len: 4900 }).unwrap();
+    drop(table.remove(slot));
+    assert!(gather.with_bytes(|bytes| bytes.len() == 4900 && bytes.iter().all(|byte| *byte == 7)));
+}
+
+#[test]
+fn lent_memory_grants_what_it_can_and_only_while_it_is_lent() {
+    let mut table = RegionTable::new();
+    let bytes = vec![3_u8; 100];
+    let slot = with_borrowed(&bytes, |region| {
+        assert_eq!(table.insert(region.clone(), Rights::WRITE), Err(MemoryError::ReadOnly));
+        assert_eq!(region.fetch_add(0, 1), Err(AccessError::ReadOnly));
+        let Registered { slot, key } = table.insert(region.clone(), Rights::READ).unwrap();
+        assert_eq!(table.locate(key, 0, 100, Rights::READ), Ok(slot));
+        assert!(!table.covers(slot, 0, 100), "nothing can land in memory lent for reading");
+        assert!(table.gather(Segment { region: slot, offset: 0, len: 100 }).is_some());
+        slot
+    });
+    assert!(table.gather(Segment { region: slot, offset: 0, len: 100 }).is_none());
+    assert!(!table.read(slot, 0, &mut [0; 1]));
+    table.write(slot, 0, &[1]);
+    assert_eq!(table.strays(), 1);
+    assert!(table.region(slot).unwrap().view_ptr().is_null());
+}
+
+#[test]
+fn atomics_in_lent_memory_ask_for_the_address_and_not_the_offset() {
+    let mut words = [0_u64; 4];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+    with_borrowed_mut(&mut bytes[1..], |region| {
+        assert_eq!(region.fetch_add(0, 1), Err(AccessError::Misaligned { offset: 0 }));
+        assert_eq!(region.fetch_add(7, 5), Ok(0));
+        assert_eq!(region.load_u64(7), Ok(5));
+    });
+    assert_eq!(words, [0, 5, 0, 0]);
+}
+
+#[test]
+fn threads_lose_no_addition() {
+    for region in [Region::shared(64).unwrap(), Region::private(64).unwrap()] {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (region, mut table) = (region.clone(), RegionTable::new());
+                let slot = table.insert_local(region.clone()).unwrap();
+                scope.spawn(move || {
+                    for _ in 0..5000 {
+                        // Half of them as the program does, half as a peer does: through the other mapping.
+                        if thread % 2 == 0 {
+                            region.fetch_add(8, 1).unwrap();
+                        } else {
+                            table.atomic(slot, 8, AtomicOp::FetchAdd(1)).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(region.load_u64(8), Ok(20_000));
+    }
+}
+
+#[test]
+fn one_thread_wins_each_exchange() {
+    let region = Region::shared(8).unwrap();
+    let wins: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4_u64)
+            .map(|_| {
+                let region = region.clone();
+                scope.spawn(move || (0..2000_u64).filter(|n| region.compare_exchange(0, *n, n + 1) == Ok(*n)).count())
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(region.load_u64(0), Ok(wins as u64));
+}
+
+/// Data first, then the signal: who sees the signal sees the data, across the two mappings.
+#[test]
+fn a_signal_comes_after_its_data() {
+    let region = Region::shared(8192).unwrap();
+    let mut table = RegionTable::new();
+    let slot = table.insert_local(region.clone()).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=500_u64 {
+                table.write(slot, 4096, &[round as u8; 512]);
+                table.atomic(slot, 0, AtomicOp::Swap(round)).unwrap();
+                // The next round may overwrite the data only when this one has been looked at.
+                while region.load_u64(8) != Ok(round) && !stop.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut wrong = 0;
+        for round in 1..=500_u64 {
+            while region.load_u64(0) != Ok(round) {
+                std::thread::yield_now();
+            }
+            let mut bytes = [0; 512];
+            region.read(4096, &mut bytes).unwrap();
+            wrong += usize::from(bytes != [round as u8; 512]);
+            region.store_u64(8, round).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, 0);
+    });
+}
+
+#[test]
+fn nonsense_is_refused_with_its_reason() {
+    assert_eq!(Region::private(0).unwrap_err(), MemoryError::Length(0));
+    assert_eq!(Region::shared(usize::MAX).unwrap_err(), MemoryError::Length(usize::MAX));
+    let region = Region::zeroed(100).unwrap();
+    let error = region.read(90, &mut [0; 11]).unwrap_err();
+    assert_eq!(error, AccessError::OutOfBounds { offset: 90, len: 11, size: 100 });
+    assert_eq!(error.to_string(), "11 bytes at offset 90 lie outside a region of 100 bytes");
+    assert_eq!(region.fill(u64::MAX, 2, 1), Err(AccessError::OutOfBounds { offset: u64::MAX, len: 2, size: 100 }));
+    assert_eq!(region.store_u64(4, 1), Err(AccessError::Misaligned { offset: 4 }));
+    assert!(region.load_u64(96).is_err());
+}
