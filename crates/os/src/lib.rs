@@ -2,6 +2,7 @@
 //!
 //! Everything that touches the machine, and all unsafe code of the project (each block says why it is sound):
 //!
+//! - [`cpu`]: which processors we may use, pinning, events, polling, how long to spin.
 //! - [`interfaces`]: the network interfaces of this machine.
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
@@ -9,7 +10,6 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-#[allow(missing_docs)]
 pub mod cpu;
 pub mod interfaces;
 pub mod link;

@@ -1,0 +1,161 @@
+//! Which processors this process may run on, and how many of them it may keep busy.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io;
+use std::path::Path;
+
+/// A logical processor's number, as the kernel counts.
+pub type CpuId = usize;
+
+/// What this process may use, as of now: a container's set and quota may be smaller than the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// The logical processors of our affinity mask, in order.
+    pub cpus: Vec<CpuId>,
+    /// One logical processor of each core: the best ones to pin to, since two on one core share its units.
+    pub cores: Vec<CpuId>,
+    /// How many threads may run at the same time without being throttled: `cpus`, or less if a control group's quota says so.
+    pub parallelism: usize,
+}
+
+impl Topology {
+    /// Ask the kernel.
+    ///
+    /// # Errors
+    /// The affinity mask cannot be read.
+    pub fn detect() -> io::Result<Self> {
+        let mask = sched_getaffinity(None)?;
+        let cpus: Vec<CpuId> = (0..CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).collect();
+        let cores = cores(&cpus, Path::new("/sys/devices/system/cpu"));
+        // The standard library reads the quotas of both versions of control groups.
+        let quota = std::thread::available_parallelism().map_or(1, usize::from);
+        let parallelism = quota.min(cpus.len()).max(1);
+        Ok(Self { cpus, cores, parallelism })
+    }
+
+    /// May `threads` threads spin at the same time and still leave nobody waiting for a processor?
+    #[must_use]
+    pub fn has_room_for(&self, threads: usize) -> bool {
+        threads <= self.parallelism
+    }
+}
+
+/// How many threads of this process may run at the same time: [`Topology::parallelism`], or 1 if the kernel does not say.
+#[must_use]
+pub fn usable_cores() -> usize {
+    Topology::detect().map_or(1, |topology| topology.parallelism)
+}
+
+/// Let the calling thread run on this processor only.
+///
+/// # Errors
+/// There is no such processor, or this process may not use it: the error says which ones it may.
+pub fn pin_to_core(cpu: CpuId) -> io::Result<()> {
+    let refused = |error: io::Error| {
+        let allowed = Topology::detect().map_or_else(|_| "unknown".into(), |topology| list(&topology.cpus));
+        let text =
+            format!("cannot run on processor {cpu}: {error}; this process may use {allowed} (see taskset, cpuset cgroups)");
+        io::Error::new(error.kind(), text)
+    };
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(refused(io::Error::new(io::ErrorKind::InvalidInput, "no such number")));
+    }
+    let mut mask = CpuSet::new();
+    mask.set(cpu);
+    sched_setaffinity(None, &mask).map_err(|error| refused(error.into()))
+}
+
+/// The first allowed processor of each core. Where `/sys` does not say, each processor counts as a core.
+fn cores(cpus: &[CpuId], sys: &Path) -> Vec<CpuId> {
+    let mut taken: Vec<CpuId> = Vec::new();
+    let mut cores = Vec::new();
+    for cpu in cpus {
+        if taken.contains(cpu) {
+            continue;
+        }
+        cores.push(*cpu);
+        let file = sys.join(format!("cpu{cpu}/topology/thread_siblings_list"));
+        let siblings = std::fs::read_to_string(file).ok().and_then(|text| parse_list(text.trim()));
+        taken.extend(siblings.unwrap_or_default());
+    }
+    cores
+}
+
+/// The kernel's way to write sets of processors: `0-3,8,10-11`.
+fn parse_list(text: &str) -> Option<Vec<CpuId>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (CpuId, CpuId) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= CpuSet::MAX_CPU {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// The same, the other way round.
+fn list(cpus: &[CpuId]) -> String {
+    let mut parts: Vec<(CpuId, CpuId)> = Vec::new();
+    for cpu in cpus {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => parts.push((*cpu, *cpu)),
+        }
+    }
+    let text = |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    parts.into_iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Topology, cores, list, parse_list, pin_to_core};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn this_machine() {
+        let topology = Topology::detect().unwrap();
+        assert!(!topology.cpus.is_empty() && !topology.cores.is_empty());
+        assert!(topology.cores.iter().all(|core| topology.cpus.contains(core)));
+        assert!(topology.parallelism >= 1 && topology.parallelism <= topology.cpus.len());
+        assert!(topology.has_room_for(1) && !topology.has_room_for(topology.cpus.len() + 1));
+    }
+
+    #[test]
+    fn a_pinned_thread_stays_there() {
+        let allowed = Topology::detect().unwrap().cpus;
+        // In a thread of its own: the mask goes with it.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let last = *allowed.last().unwrap();
+                pin_to_core(last).unwrap();
+                assert_eq!(Topology::detect().unwrap().cpus, [last]);
+            });
+        });
+        let error = pin_to_core(usize::MAX).unwrap_err().to_string();
+        assert!(error.contains("this process may use"), "{error}");
+    }
+
+    #[test]
+    fn without_sys_each_processor_is_a_core() {
+        assert_eq!(cores(&[0, 2, 5], Path::new("/nonexistent")), [0, 2, 5]);
+    }
+
+    #[test]
+    fn lists_that_make_no_sense() {
+        for text in ["", "-", "1-", "a", "1,,2", "0-99999999999", "-1"] {
+            assert_eq!(parse_list(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_are_read_as_they_are_written(cpus in prop::collection::btree_set(0..200usize, 1..40)) {
+            let cpus: Vec<usize> = BTreeSet::into_iter(cpus).collect();
+            prop_assert_eq!(parse_list(&list(&cpus)), Some(cpus));
+        }
+    }
+}
