@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod fingerprint;
+mod nodes;
 mod progress;
 
 pub use fingerprint::Fingerprint;
+pub use nodes::{NodesTable, nodes_table};
 pub use progress::Progress;

@@ -1,8 +1,8 @@
 //! The progress bar: on a terminal it moves, in a log it is a few plain lines.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 /// Steps done of steps to do. Only one node shows it.
 pub struct Progress {
@@ -22,14 +22,19 @@ impl Progress {
     /// A bar over `steps`; shows nothing unless `wanted`.
     #[must_use]
     pub fn new(wanted: bool, steps: u64) -> Self {
-        let shown = match (wanted, std::io::stderr().is_terminal()) {
-            (false, _) => Shown::Nothing,
-            (true, false) => Shown::Lines,
-            (true, true) => {
-                let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} iterations, {per_sec}, {eta} left")
-                    .unwrap_or_else(|_| ProgressStyle::default_bar());
-                Shown::Bar(ProgressBar::new(steps).with_style(style))
-            }
+        let bar = |target| {
+            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} steps, {per_sec}, {eta} left")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            Shown::Bar(ProgressBar::with_draw_target(Some(steps), target).with_style(style))
+        };
+        let shown = if !wanted {
+            Shown::Nothing
+        } else if io::stderr().is_terminal() {
+            bar(ProgressDrawTarget::stderr())
+        } else if std::env::var_os(oikaze::job::environment::TERMINAL).is_some_and(|set| set == "1") {
+            bar(ProgressDrawTarget::term_like_with_hz(Box::new(Relayed), 10))
+        } else {
+            Shown::Lines
         };
         Self { shown, steps, done: 0 }
     }
@@ -54,5 +59,40 @@ impl Progress {
         if let Shown::Bar(bar) = self.shown {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A terminal behind the launcher, which passes on what is written to standard error; its width is not known here.
+#[derive(Debug)]
+struct Relayed;
+
+impl TermLike for Relayed {
+    fn width(&self) -> u16 {
+        72
+    }
+    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
+        if lines > 0 { self.write_str(&format!("\x1b[{lines}A")) } else { Ok(()) }
+    }
+    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
+        if lines > 0 { self.write_str(&format!("\x1b[{lines}B")) } else { Ok(()) }
+    }
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        if columns > 0 { self.write_str(&format!("\x1b[{columns}C")) } else { Ok(()) }
+    }
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        if columns > 0 { self.write_str(&format!("\x1b[{columns}D")) } else { Ok(()) }
+    }
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write_str(text)?;
+        self.write_str("\n")
+    }
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        io::stderr().write_all(text.as_bytes())
+    }
+    fn clear_line(&self) -> io::Result<()> {
+        self.write_str("\r\x1b[2K")
+    }
+    fn flush(&self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }

@@ -2,17 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod kernel;
+mod parallel;
 mod problem;
 mod report;
 mod serial;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use oikaze_apps::Progress;
+use oikaze_apps::{Progress, nodes_table};
 
 use kernel::Coefficients;
-use problem::Size;
+use problem::{Shape, Size};
+use serial::Outcome;
 
 /// Where the twelve coefficients of the stencil are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,6 +24,15 @@ enum Storage {
     Arrays,
     /// In registers: the same arithmetic, far less memory traffic.
     Registers,
+}
+
+/// How a node touches shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Touch {
+    /// What it will touch is fetched first, in one go.
+    Ahead,
+    /// Nothing is fetched before a load or a store faults on it.
+    Lazily,
 }
 
 /// The Himeno benchmark over shared memory.
@@ -44,6 +56,9 @@ pub struct Options {
     /// Where the coefficients are kept.
     #[arg(long, value_enum, default_value = "arrays")]
     coefficients: Storage,
+    /// How shared memory is touched.
+    #[arg(long, value_enum, default_value = "ahead")]
+    touch: Touch,
     /// One line of JSON in place of text.
     #[arg(long)]
     json: bool,
@@ -52,9 +67,26 @@ pub struct Options {
     progress: bool,
 }
 
+impl Options {
+    /// The coefficients for some planes, where the user wants them.
+    fn coefficients(&self, shape: Shape, planes: &std::ops::Range<usize>) -> Coefficients {
+        match self.coefficients {
+            Storage::Arrays => Coefficients::arrays(shape, planes),
+            Storage::Registers => Coefficients::scalars(),
+        }
+    }
+
+    /// The serial run with these options.
+    fn serial_run(&self, progress: bool) -> Outcome {
+        let shape = self.size.shape();
+        let coefficients = self.coefficients(shape, &(0..shape.planes));
+        serial::solve(shape, self.iterations, &coefficients, Progress::new(progress, self.iterations.into()))
+    }
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = if options.serial { run_serial(&options) } else { Err("only --serial is built".into()) };
+    let result = if options.serial { run_serial(&options) } else { run_parallel(&options) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -64,17 +96,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_serial(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let shape = options.size.shape();
-    let coefficients = match options.coefficients {
-        Storage::Arrays => Coefficients::arrays(shape, &(0..shape.planes)),
-        Storage::Registers => Coefficients::scalars(),
-    };
-    let progress = Progress::new(options.progress, options.iterations.into());
-    let outcome = serial::solve(shape, options.iterations, &coefficients, progress);
-    report::print(options, 1, &outcome, &[]);
-    if options.verify {
-        report::verify(options, &outcome, None)?
+fn run_serial(options: &Options) -> Result<(), Box<dyn Error>> {
+    let outcome = options.serial_run(options.progress);
+    report::print(options, 1, &outcome, None);
+    if options.verify { Ok(report::verify(options, &outcome, None)?) } else { Ok(()) }
+}
+
+fn run_parallel(options: &Options) -> Result<(), Box<dyn Error>> {
+    let job = oikaze::join()?;
+    let solution = parallel::solve(&job, options)?;
+    let table = nodes_table(&job)?; // before the field is read for its fingerprint, which is no part of the work
+    let mut verified = Ok(());
+    if job.rank() == 0 {
+        let outcome = solution.outcome(options.verify || options.json)?;
+        report::print(options, job.size(), &outcome, Some(&table));
+        if options.verify {
+            verified = report::verify(options, &outcome, Some(&options.serial_run(false)));
+        }
     }
-    Ok(())
+    job.leave()?;
+    Ok(verified?)
 }

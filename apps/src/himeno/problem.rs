@@ -78,7 +78,6 @@ impl Shape {
 
     /// The planes of node `rank` of `nodes`: contiguous, as even as they come, none if there are more nodes than planes.
     #[must_use]
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the parallel program"))]
     pub const fn planes_of(self, rank: u32, nodes: u32) -> std::ops::Range<usize> {
         let (rank, nodes) = (rank as usize, nodes as usize);
         self.planes * rank / nodes..self.planes * (rank + 1) / nodes

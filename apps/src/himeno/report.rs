@@ -1,5 +1,7 @@
 //! What a run tells, for people and for programs, and whether it is right.
 
+use oikaze_apps::NodesTable;
+
 use crate::Options;
 use crate::problem::known;
 use crate::serial::Outcome;
@@ -9,14 +11,14 @@ fn ten_digits(gosa: f64) -> String {
     format!("{gosa:.9e}")
 }
 
-/// Prints the outcome; `nodes_did` are the rows of the table of statistics, or none.
-pub fn print(options: &Options, nodes: u32, outcome: &Outcome, nodes_did: &[String]) {
+/// Prints the outcome, and the table of what the nodes did if there is one.
+pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&NodesTable>) {
     let mflops = options.size.shape().mflops(options.iterations, outcome.seconds);
     if options.json {
         let line = serde_json::json!({
             "program": "himeno", "size": options.size.name(), "iterations": options.iterations, "nodes": nodes,
             "serial": options.serial, "seconds": outcome.seconds, "mflops": mflops, "gosa": outcome.gosa,
-            "hash": format!("{:016x}", outcome.hash),
+            "hash": outcome.hash.map(hex), "nodes_did": table.map(NodesTable::rows),
         });
         println!("{line}");
         return;
@@ -28,8 +30,8 @@ pub fn print(options: &Options, nodes: u32, outcome: &Outcome, nodes_did: &[Stri
         if nodes == 1 { "" } else { "s" }
     );
     println!("{mflops:.0} MFLOPS ({:.3} s), gosa {}", outcome.seconds, ten_digits(outcome.gosa));
-    for row in nodes_did {
-        println!("{row}");
+    if let Some(table) = table {
+        print!("{table}");
     }
 }
 
@@ -44,28 +46,29 @@ pub fn verify(options: &Options, outcome: &Outcome, serial: Option<&Outcome>) ->
             "wrong result: {name}: {what}: this run has {here}, expected {there}; the field is not what one processor computes"
         ))
     };
+    let hash = outcome.hash.ok_or("the run took no fingerprint of the field (a defect)")?;
     if let Some(serial) = serial {
-        if serial.hash != outcome.hash {
-            return differs("p hash, against the serial run", format!("{:016x}", outcome.hash), format!("{:016x}", serial.hash));
+        if serial.hash != Some(hash) {
+            return differs("p hash, against the serial run", hex(hash), serial.hash.map_or_else(String::new, hex));
         }
         if serial.gosa.to_bits() != outcome.gosa.to_bits() {
             return differs("gosa, against the serial run", format!("{:e}", outcome.gosa), format!("{:e}", serial.gosa));
         }
     }
     if let Some(known) = known(options.size, options.iterations) {
-        if known.hash != outcome.hash {
-            return differs(
-                "p hash, against the published one",
-                format!("{:016x}", outcome.hash),
-                format!("{:016x}", known.hash),
-            );
+        if known.hash != hash {
+            return differs("p hash, against the published one", hex(hash), hex(known.hash));
         }
         if ten_digits(known.gosa) != ten_digits(outcome.gosa) {
             return differs("gosa, against the published one", ten_digits(outcome.gosa), ten_digits(known.gosa));
         }
     }
     if !options.json {
-        println!("verified: p hash {:016x}", outcome.hash);
+        println!("verified: p hash {}", hex(hash));
     }
     Ok(())
+}
+
+fn hex(hash: u64) -> String {
+    format!("{hash:016x}")
 }

@@ -2,18 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod block;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the parallel program"))]
 mod layout;
 mod matrix;
+mod parallel;
 mod report;
 mod serial;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use oikaze_apps::Progress;
+use oikaze_apps::{Progress, nodes_table};
 
 use matrix::Matrix;
+use serial::Outcome;
 
 /// LU factorization over shared memory.
 ///
@@ -47,9 +49,17 @@ impl Options {
         Matrix { n: self.n, seed: self.seed }
     }
 
-    /// A bar over the block steps.
-    fn progress(&self) -> Progress {
-        Progress::new(self.progress, (self.n / block::SIDE) as u64)
+    /// A bar over the block steps, if this node is to show one.
+    fn progress(&self, here: bool) -> Progress {
+        Progress::new(self.progress && here, (self.n / block::SIDE) as u64)
+    }
+
+    /// The serial run with these options.
+    fn serial_run(&self, here: bool) -> Outcome {
+        let mut progress = self.progress(here);
+        let outcome = serial::factor(self.matrix(), || progress.step());
+        progress.finish();
+        outcome
     }
 }
 
@@ -69,7 +79,7 @@ fn multiple_of_side(text: &str) -> Result<usize, String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = if options.serial { run_serial(&options) } else { Err("only --serial is built".into()) };
+    let result = if options.serial { run_serial(&options) } else { run_parallel(&options) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -79,13 +89,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_serial(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let mut progress = options.progress();
-    let outcome = serial::factor(options.matrix(), || progress.step());
-    progress.finish();
-    report::print(options, 1, &outcome, &[]);
-    if options.verify {
-        report::verify(options, &outcome, None)?
+fn run_serial(options: &Options) -> Result<(), Box<dyn Error>> {
+    let outcome = options.serial_run(true);
+    report::print(options, 1, &outcome, None);
+    if options.verify { Ok(report::verify(options, &outcome, None)?) } else { Ok(()) }
+}
+
+fn run_parallel(options: &Options) -> Result<(), Box<dyn Error>> {
+    let job = oikaze::join()?;
+    let factors = parallel::factor(&job, options)?;
+    let table = nodes_table(&job)?; // before the factors are read for the test, which is no part of the work
+    let mut verified = Ok(());
+    if job.rank() == 0 {
+        let outcome = factors.outcome()?;
+        report::print(options, job.size(), &outcome, Some(&table));
+        if options.verify {
+            verified = report::verify(options, &outcome, Some(&options.serial_run(false)));
+        }
     }
-    Ok(())
+    job.leave()?;
+    Ok(verified?)
 }

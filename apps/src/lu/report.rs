@@ -1,24 +1,27 @@
 //! What a run tells, for people and for programs, and whether it is right.
 
+use oikaze_apps::NodesTable;
+
 use crate::Options;
 use crate::matrix::TOLERANCE;
 use crate::serial::Outcome;
 
-/// Prints the outcome; `nodes_did` are the rows of the table of statistics, or none.
-pub fn print(options: &Options, nodes: u32, outcome: &Outcome, nodes_did: &[String]) {
+/// Prints the outcome, and the table of what the nodes did if there is one.
+pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&NodesTable>) {
     let mflops = options.matrix().flops() / outcome.seconds / 1e6;
     if options.json {
         let line = serde_json::json!({
             "program": "lu", "n": options.n, "seed": options.seed, "nodes": nodes, "serial": options.serial,
             "seconds": outcome.seconds, "mflops": mflops, "error": outcome.error, "hash": format!("{:016x}", outcome.hash),
+            "nodes_did": table.map(NodesTable::rows),
         });
         println!("{line}");
         return;
     }
     println!("lu {0} × {0}, {nodes} node{1}", options.n, if nodes == 1 { "" } else { "s" });
     println!("{mflops:.0} MFLOPS ({:.3} s), solution within {:.1e} of ones", outcome.seconds, outcome.error);
-    for row in nodes_did {
-        println!("{row}");
+    if let Some(table) = table {
+        print!("{table}");
     }
 }
 
