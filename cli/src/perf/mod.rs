@@ -1,0 +1,107 @@
+//! `oikaze perf`: how fast, between nodes 0 and 1 of a job.
+//!
+//! Latency is that of one way: half of a ping and its pong (for put: half of a put and the answering put, each seen by polling
+//! memory, as `ucp_put_lat` does), or from call to completion where the operation has an answer (get, fetch-add, barrier).
+//! Bandwidth is payload over time with several operations in flight, walking through memory that no cache holds.
+
+mod measure;
+mod report;
+
+use clap::{Args, ValueEnum};
+use measure::Bench;
+use oikaze::{Error, Result};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Test {
+    /// Write to the peer's memory: latency, and bandwidth from 4 KiB up
+    Put,
+    /// Read from the peer's memory: latency, and bandwidth from 4 KiB up
+    Get,
+    /// Messages: latency, and bandwidth from 4 KiB up
+    Message,
+    /// Add to a word of the peer's memory, old value back: latency
+    FetchAdd,
+    /// All nodes wait for each other: latency
+    Barrier,
+}
+
+/// Measure put, get, message, fetch-add or barrier between the nodes of a job
+///
+/// Inside a job (`oikaze run -n 2 --hosts a,b -- oikaze perf put`) it measures between node 0 and node 1; called alone it
+/// starts two nodes on this machine.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  oikaze perf put --size 1M
+  oikaze run -n 2 --hosts a,b -- oikaze perf message --size 8 --json
+  oikaze run -n 4 -- oikaze perf barrier")]
+pub struct Perf {
+    /// What to measure
+    #[arg(value_enum)]
+    test: Test,
+    /// Bytes of each operation; K, M and G are powers of 1024
+    #[arg(long, default_value = "8", value_parser = parse_size)]
+    size: usize,
+    /// Operations to time; chosen by size if absent
+    #[arg(long)]
+    iterations: Option<u32>,
+    /// One JSON object on a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run it.
+///
+/// # Errors
+/// What the job or an operation says.
+pub fn run(perf: &Perf) -> Result<()> {
+    if std::env::var_os("OIKAZE_STORE").is_none() {
+        return start_two();
+    }
+    let job = oikaze::join()?;
+    let bench = Bench::new(&job, perf.test, perf.size, perf.iterations)?;
+    let figures = bench.run()?;
+    if job.rank() == 0 {
+        let text = if perf.json { report::json(perf, &job, &figures) } else { report::table(perf, &job, &figures) };
+        println!("{text}");
+    }
+    job.leave()
+}
+
+/// Not in a job: become the launcher of one with two nodes that run this very command.
+fn start_two() -> Result<()> {
+    let failed = |source| Error::System { what: "starting a job of two nodes for oikaze perf".into(), source };
+    let me = std::env::current_exe().map_err(failed)?;
+    let error = Command::new(&me).args(["run", "-n", "2", "--no-prefix", "--"]).arg(&me).args(std::env::args_os().skip(1)).exec();
+    Err(failed(error))
+}
+
+fn parse_size(text: &str) -> std::result::Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" | "B" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return Err(format!("{text:?} is no size: a number, with K, M or G behind it if wanted")),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("{text:?} is no size: it must begin with a number"))?;
+    number.checked_mul(1 << shift).filter(|&size| size > 0 && size <= 1 << 30).ok_or_else(|| format!("{text:?}: sizes are 1 to 1G"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn sizes_have_suffixes_and_bounds() {
+        assert_eq!(parse_size("8"), Ok(8));
+        assert_eq!(parse_size("64K"), Ok(65_536));
+        assert_eq!(parse_size("1MiB"), Ok(1 << 20));
+        for bad in ["", "K", "0", "2G", "1T", "-1", "1.5M"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+}
