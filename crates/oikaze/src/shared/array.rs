@@ -80,7 +80,7 @@ impl<T: Element> SharedArray<T> {
             let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?);
             let pages = memory.pages();
             let (me, nodes) = (engine.rank(), engine.nodes());
-            let homes: Arc<[Rank]> = (0..pages).map(|page| home(&declaration.homes, page, pages, nodes)).collect();
+            let homes: Arc<[Rank]> = (0..pages).map(|page| declaration.homes.home(page, pages, nodes)).collect();
             for run in runs(&homes, me) {
                 memory.populate(run)?;
             }
@@ -190,13 +190,4 @@ fn runs(homes: &[Rank], rank: Rank) -> Vec<Range<u64>> {
         }
     }
     runs
-}
-
-fn home(homes: &Homes, page: u64, pages: u64, nodes: u32) -> Rank {
-    let of = |unit: u64| u32::try_from(unit % u64::from(nodes)).unwrap_or(0);
-    match homes {
-        Homes::Block => of(page / pages.div_ceil(u64::from(nodes))),
-        Homes::Cyclic { pages } => of(page / pages),
-        Homes::Explicit(ranks) => ranks.get(page as usize).copied().unwrap_or(0),
-    }
 }

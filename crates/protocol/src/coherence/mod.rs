@@ -1,134 +1,303 @@
 //! Shared arrays (spec/coherence.md): home-based lazy release consistency.
 
+mod agreement;
+mod array;
+mod codec;
+mod collective;
+mod diff;
+mod failure;
+mod fetch;
+mod gather;
+mod home;
+mod knowledge;
+mod lock;
+mod manager;
+mod notices;
 mod pages;
+mod post;
+mod release;
 mod statistics;
+#[cfg(test)]
+mod tests;
+mod touch;
 mod types;
 
+pub use agreement::REDUCE_MAX;
+pub use array::ARRAY_PAGES_MAX;
+pub use fetch::FETCH_RUN_MAX;
 pub use pages::{Access, ArrayId, Pages};
+pub use post::CONTROL_MAX;
 pub use statistics::Statistics;
 pub use types::{CoherenceError, CoherenceEvent, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values};
 
 use crate::Rank;
+use crate::rma::Kind;
 use crate::wind::{Admission, Message, Refusal, Token};
-use alloc::collections::VecDeque;
+use agreement::{Call, Declared};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::vec::Vec;
+use array::{Array, PageId};
 use core::ops::Range;
 
 /// First byte of the head of every message of coherence: tells the engine to bring it here.
-pub const KIND: u8 = 0xC0;
+pub const KIND: u8 = Kind::Coherence as u8;
 
-/// Tokens of messages that coherence posts have this bit set (and are not [`Token::NONE`]): see [`Coherence::owns`].
-pub const TOKEN_BIT: u64 = 1 << 63;
+/// Tokens of messages that coherence posts have this top byte: see [`Coherence::owns`].
+const TOKENS: u64 = 0xC0 << 56;
 
 /// One node's view of all shared arrays, its part in locks and collectives, and its duties as a home and as a manager.
 #[derive(Debug)]
 pub struct Coherence {
     me: Rank,
     nodes: u32,
-    arrays: u32,
-    statistics: Statistics,
+    arrays: Vec<Array>,
+    /// Slots of the arrays' aliases in the engine's region table.
+    regions: BTreeMap<ArrayId, u32>,
+    /// Collectives passed.
+    epoch: u64,
+    /// Pages written since the last release: away from home with a twin, or at home and shared.
+    dirty: BTreeSet<PageId>,
+    fetches: fetch::Fetches,
+    touches: Vec<touch::Touch>,
+    touches_due: bool,
+    knowledge: knowledge::Knowledge,
+    releases: release::Releases,
+    collective: collective::Collective,
+    /// Rank 0 only.
+    gather: gather::Gather,
+    locks: lock::Locks,
+    managed: BTreeMap<u64, manager::Managed>,
+    dead: BTreeSet<Rank>,
+    lost_page: Option<failure::Lost>,
+    /// A dead home that did not get our changes.
+    lost_diff: Option<Rank>,
+    broken: Option<CoherenceError>,
+    left: bool,
+    leaving: Option<Token>,
+    next_token: u64,
+    posted: BTreeMap<u64, post::Posted>,
+    /// Messages to ourselves.
+    local: VecDeque<(codec::Headline, Vec<u8>)>,
     out: VecDeque<(Rank, Message)>,
     events: VecDeque<CoherenceEvent>,
+    statistics: Statistics,
 }
 
-#[allow(unused_variables)]
 impl Coherence {
     /// Node `me` of a job of `nodes`.
     #[must_use]
     pub fn new(me: Rank, nodes: u32) -> Self {
-        let statistics = Statistics::default();
-        Coherence { me, nodes, arrays: 0, statistics, out: VecDeque::new(), events: VecDeque::new() }
+        Coherence {
+            me,
+            nodes,
+            arrays: Vec::new(),
+            regions: BTreeMap::new(),
+            epoch: 0,
+            dirty: BTreeSet::new(),
+            fetches: fetch::Fetches::default(),
+            touches: Vec::new(),
+            touches_due: false,
+            knowledge: knowledge::Knowledge::new(me, nodes),
+            releases: release::Releases::default(),
+            collective: collective::Collective::default(),
+            gather: gather::Gather::default(),
+            locks: lock::Locks::default(),
+            managed: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            lost_page: None,
+            lost_diff: None,
+            broken: None,
+            left: false,
+            leaving: None,
+            next_token: 0,
+            posted: BTreeMap::new(),
+            local: VecDeque::new(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            statistics: Statistics::default(),
+        }
     }
 
     /// Is this the token of a message that coherence posted? Its settling must be told to [`Self::acknowledged`] and the like.
     #[must_use]
     pub fn owns(token: Token) -> bool {
-        token != Token::NONE && token.0 & TOKEN_BIT != 0
+        token.0 >> 56 == TOKENS >> 56
     }
 
     /// The number that the next [`Self::declare`] will give. Its memory must stand in `pages`, and its alias must be told by
     /// [`Self::set_alias_region`], before `declare`: others may fetch from it as soon as they have all declared it.
     #[must_use]
     pub fn next_array(&self) -> ArrayId {
-        self.arrays
+        self.arrays.len() as ArrayId
     }
 
     /// The slot in the engine's region table of an array's alias.
-    pub fn set_alias_region(&mut self, array: ArrayId, region: u32) {}
+    pub fn set_alias_region(&mut self, array: ArrayId, region: u32) {
+        self.regions.insert(array, region);
+    }
 
     /// Declare an array together with all other nodes; done (with its number) when all have declared the same. Pages homed
     /// here are writable then, all others invalid.
     pub fn declare(&mut self, declaration: Declaration, token: Token, pages: &mut dyn Pages) -> ArrayId {
-        self.arrays
+        let number = self.next_array();
+        let taken = self.arrays.iter().any(|array| array.name == declaration.name);
+        let problem = if taken { Some("an array of that name exists already".into()) } else { declaration.problem(self.nodes) };
+        let call = match problem {
+            None => Call::Declare(Declared::new(number, &declaration)),
+            Some(problem) => Call::Unfit(format!("declare array \"{}\": {problem}", declaration.name)),
+        };
+        self.arrays.push(Array::new(declaration, self.me, self.nodes));
+        self.collective.call(call, token);
+        self.settle(pages);
+        number
+    }
+
+    /// What is known of an array: its name and the number of its pages.
+    #[must_use]
+    pub fn array(&self, array: ArrayId) -> Option<(&str, u64)> {
+        self.arrays.get(array as usize).map(|array| (array.name.as_str(), array.pages))
     }
 
     /// Make pages valid for `access`; done when each has been since this call. (Another thread's acquire may invalidate them
     /// again, or its release may end `Write`: ask [`Self::holds`] in the same turn before relying on it.)
-    pub fn touch(&mut self, array: ArrayId, range: Range<u64>, access: Access, token: Token, pages: &mut dyn Pages) {}
+    pub fn touch(&mut self, array: ArrayId, range: Range<u64>, access: Access, token: Token, pages: &mut dyn Pages) {
+        self.begin_touch(array, range, access, token);
+        self.settle(pages);
+    }
 
     /// Are all these pages valid for `access` at this moment?
     #[must_use]
     pub fn holds(&self, array: ArrayId, range: Range<u64>, access: Access) -> bool {
-        false
+        let known = self.arrays.get(array as usize);
+        known.is_some_and(|known| range.end <= known.pages && range.clone().all(|page| known.state(page).holds(access)))
     }
 
     /// A thread touched a page and sleeps. `access` is what it wanted if the tracker can tell; otherwise a touch of a readable
     /// page counts as a write.
-    pub fn fault(&mut self, array: ArrayId, page: u64, access: Option<Access>, pages: &mut dyn Pages) {}
+    pub fn fault(&mut self, array: ArrayId, page: u64, access: Option<Access>, pages: &mut dyn Pages) {
+        self.take_fault((array, page), access, pages);
+        self.settle(pages);
+    }
 
     /// Wait for all nodes; what each wrote before is visible to all after.
-    pub fn barrier(&mut self, token: Token, pages: &mut dyn Pages) {}
+    pub fn barrier(&mut self, token: Token, pages: &mut dyn Pages) {
+        self.collective.call(Call::Barrier, token);
+        self.settle(pages);
+    }
 
     /// Combine one vector of each node, in rank order, so that the result is the same bits on every node and in every run. Also
     /// a barrier.
-    pub fn reduce(&mut self, reduction: Reduction, token: Token, pages: &mut dyn Pages) {}
+    pub fn reduce(&mut self, reduction: Reduction, token: Token, pages: &mut dyn Pages) {
+        let count = reduction.values.len();
+        let call = if count <= REDUCE_MAX {
+            Call::Reduce(reduction)
+        } else {
+            Call::Unfit(format!("reduce {count} values at once, the limit is {REDUCE_MAX}"))
+        };
+        self.collective.call(call, token);
+        self.settle(pages);
+    }
 
     /// The last collective: a barrier after which this node answers nothing. Its death is no error to others then.
-    pub fn leave(&mut self, token: Token, pages: &mut dyn Pages) {}
+    pub fn leave(&mut self, token: Token, pages: &mut dyn Pages) {
+        self.collective.call(Call::Leave, token);
+        self.settle(pages);
+    }
 
     /// Acquire a lock (any number); done when held, with everything visible that happened before its last unlock.
-    pub fn lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {}
+    pub fn lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
+        self.acquire(lock, token);
+        self.settle(pages);
+    }
 
     /// Release a lock; done when all writes of this node are at their homes and the lock is given back.
-    pub fn unlock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {}
+    pub fn unlock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
+        self.release_lock(lock, token, pages);
+        self.settle(pages);
+    }
 
-    /// Nobody waits any longer for this lock (a time limit passed): when it is granted it is given back at once. No event comes.
-    pub fn cancel(&mut self, token: Token, pages: &mut dyn Pages) {}
+    /// Nobody waits any longer for this operation (a time limit passed): no event comes. A lock that is granted later is given
+    /// back at once; a collective goes on, for the other nodes wait for it.
+    pub fn cancel(&mut self, token: Token, pages: &mut dyn Pages) {
+        self.touches.retain(|touch| touch.token != token);
+        self.collective.cancel(token);
+        self.locks.cancel(token);
+        self.releases.cancel(token);
+        self.settle(pages);
+    }
 
     /// A whole message for coherence (its head begins with [`KIND`]), not admitted with [`Admission::Place`].
     ///
     /// # Errors
     /// A refusal, if it makes no sense; nothing has been changed then.
     pub fn receive(&mut self, from: Rank, head: &[u8], body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
-        Ok(())
+        let result = self.check_sender(from).and_then(|()| self.handle(from, codec::Headline::read(head)?, body, pages));
+        self.statistics.refused += u64::from(result.is_err());
+        self.settle(pages);
+        result
+    }
+
+    fn check_sender(&self, from: Rank) -> Result<(), Refusal> {
+        if from < self.nodes && from != self.me { Ok(()) } else { Err(Refusal::Malformed) }
     }
 
     /// A message of several fragments has begun.
     pub fn admit(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> Admission {
-        Admission::Refuse(Refusal::Malformed)
+        let admission = match self.check_sender(from) {
+            Ok(()) => self.decide(from, number, head, len),
+            Err(refusal) => Admission::Refuse(refusal),
+        };
+        self.statistics.refused += u64::from(matches!(admission, Admission::Refuse(_)));
+        admission
     }
 
     /// Bytes of an admitted message.
-    pub fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8], pages: &mut dyn Pages) {}
+    pub fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8], pages: &mut dyn Pages) {
+        self.place_pages(from, number, offset, bytes, pages);
+        self.settle(pages);
+    }
 
     /// A message admitted with [`Admission::Place`] is whole.
     ///
     /// # Errors
     /// A refusal, if no such message was admitted.
     pub fn arrived(&mut self, from: Rank, number: u64, head: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
-        Ok(())
+        let result = codec::Headline::read(head).and_then(|_| self.pages_arrived(from, number, pages));
+        self.settle(pages);
+        result
     }
 
     /// A message posted here is settled at its receiver.
-    pub fn acknowledged(&mut self, token: Token, pages: &mut dyn Pages) {}
+    pub fn acknowledged(&mut self, token: Token, pages: &mut dyn Pages) {
+        if Self::owns(token) {
+            self.message_settled(token.0 & !TOKENS);
+        }
+        self.settle(pages);
+    }
 
     /// A message posted here was refused.
-    pub fn refused(&mut self, token: Token, refusal: Refusal, pages: &mut dyn Pages) {}
+    pub fn refused(&mut self, token: Token, refusal: Refusal, pages: &mut dyn Pages) {
+        if Self::owns(token) {
+            self.message_refused(token.0 & !TOKENS, refusal, pages);
+        }
+        self.settle(pages);
+    }
 
-    /// A message posted here will never be settled.
-    pub fn failed(&mut self, token: Token, pages: &mut dyn Pages) {}
+    /// A message posted here will never be settled: its receiver is dead.
+    pub fn failed(&mut self, token: Token, pages: &mut dyn Pages) {
+        let posted = self.posted.get(&(token.0 & !TOKENS)).filter(|_| Self::owns(token));
+        if let Some(rank) = posted.map(|posted| posted.to) {
+            self.report_death(rank, pages);
+        }
+        self.settle(pages);
+    }
 
     /// A node is dead (or has restarted, which to us is the same).
-    pub fn node_died(&mut self, rank: Rank, pages: &mut dyn Pages) {}
+    pub fn node_died(&mut self, rank: Rank, pages: &mut dyn Pages) {
+        self.report_death(rank, pages);
+        self.settle(pages);
+    }
 
     /// The next message to post.
     pub fn poll_message(&mut self) -> Option<(Rank, Message)> {

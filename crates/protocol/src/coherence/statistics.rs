@@ -25,7 +25,7 @@ pub struct Statistics {
     pub notices: u64,
     /// Pages invalidated by others' notices.
     pub invalidated_pages: u64,
-    /// Barriers passed (a reduction, declaration or leave is one too).
+    /// Barriers passed.
     pub barriers: u64,
     /// Reductions done.
     pub reductions: u64,

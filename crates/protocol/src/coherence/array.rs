@@ -1,0 +1,193 @@
+//! One shared array on this node: what was declared, where its pages live, and the state of each (COH-2, COH-3).
+
+use super::fetch::Streams;
+use super::{ArrayId, Declaration, Homes};
+use crate::Rank;
+use crate::limits::{NAME_MAX, PAGE};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Pages of one array.
+pub const ARRAY_PAGES_MAX: u64 = 1 << 28;
+
+/// One page of one array.
+pub(super) type PageId = (ArrayId, u64);
+
+/// What a page is on this node (COH-3.1). The first four are of pages whose home is elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Not mapped; its bytes are old.
+    Invalid,
+    /// Not mapped; asked for.
+    Fetching,
+    /// Mapped for loads; as new as our knowledge.
+    Read,
+    /// Mapped for stores; a twin says what it was.
+    Write,
+    /// Home is here, nobody else has a copy, never touched, not mapped.
+    HomeUntouched,
+    /// Home is here, nobody else has a copy: mapped for stores and not tracked.
+    HomePrivate,
+    /// Home is here, others may have copies, not mapped.
+    HomeShared,
+    /// Home is here, others may have copies: mapped for loads.
+    HomeRead,
+    /// Home is here, others may have copies, written since the last release.
+    HomeWrite,
+}
+
+impl State {
+    pub fn is_home(self) -> bool {
+        !matches!(self, State::Invalid | State::Fetching | State::Read | State::Write)
+    }
+
+    pub fn holds(self, access: super::Access) -> bool {
+        match self {
+            State::Write | State::HomePrivate | State::HomeWrite => true,
+            State::Read | State::HomeRead => access == super::Access::Read,
+            _ => false,
+        }
+    }
+}
+
+impl Homes {
+    /// The home of `page` in an array of `pages` pages on `nodes` nodes (COH-2.2).
+    #[must_use]
+    pub fn home(&self, page: u64, pages: u64, nodes: u32) -> Rank {
+        let last = nodes.saturating_sub(1);
+        match self {
+            Homes::Block => {
+                let rank = u128::from(page) * u128::from(nodes) / u128::from(pages.max(1));
+                Rank::try_from(rank).unwrap_or(last).min(last)
+            }
+            Homes::Cyclic { pages: run } => (page / (*run).max(1) % u64::from(nodes.max(1))) as Rank,
+            Homes::Explicit(ranks) => usize::try_from(page).ok().and_then(|page| ranks.get(page)).copied().unwrap_or(0).min(last),
+        }
+    }
+
+    /// The pages homed at `rank` under [`Homes::Block`].
+    #[must_use]
+    pub fn block(rank: Rank, pages: u64, nodes: u32) -> Range<u64> {
+        let nodes = u128::from(nodes.max(1));
+        let start = |rank: u128| u64::try_from((rank * u128::from(pages)).div_ceil(nodes)).unwrap_or(pages).min(pages);
+        start(u128::from(rank))..start(u128::from(rank) + 1)
+    }
+}
+
+impl Declaration {
+    /// Pages that hold its bytes.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.bytes.div_ceil(PAGE as u64)
+    }
+
+    /// What is wrong with it, if anything, on a job of `nodes` nodes.
+    pub(super) fn problem(&self, nodes: u32) -> Option<String> {
+        let (name, pages) = (&self.name, self.pages());
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Some(format!("its name has {} bytes, allowed are 1 to {NAME_MAX}", name.len()));
+        }
+        if pages == 0 || pages > ARRAY_PAGES_MAX {
+            return Some(format!("it has {} bytes, allowed are 1 to {}", self.bytes, ARRAY_PAGES_MAX * PAGE as u64));
+        }
+        match &self.homes {
+            Homes::Cyclic { pages: 0 } => Some(String::from("cyclic homes need at least 1 page a turn")),
+            Homes::Explicit(ranks) if ranks.len() as u64 != pages => {
+                Some(format!("it names {} homes for its {pages} pages", ranks.len()))
+            }
+            Homes::Explicit(ranks) => {
+                let bad = ranks.iter().position(|rank| *rank >= nodes)?;
+                Some(format!("the home of page {bad} is not one of the {nodes} nodes"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An array as this node sees it.
+#[derive(Debug)]
+pub(super) struct Array {
+    pub name: String,
+    pub homes: Homes,
+    pub pages: u64,
+    pub nodes: u32,
+    /// All nodes have declared the same.
+    pub agreed: bool,
+    states: Vec<State>,
+    /// What a dirty page was when it was last clean.
+    pub twins: BTreeMap<u64, Box<[u8]>>,
+    /// Pages homed here that our interval of this number names and nobody has fetched since (COH-3.5).
+    pub noticed: BTreeMap<u64, u64>,
+    pub streams: Streams,
+}
+
+impl Array {
+    /// An unsound declaration (see [`Declaration::problem`]) becomes an array without pages.
+    pub fn new(declaration: Declaration, me: Rank, nodes: u32) -> Array {
+        let pages = if declaration.problem(nodes).is_none() { declaration.pages() } else { 0 };
+        let home = |page| declaration.homes.home(page, pages, nodes) == me;
+        let states = (0..pages).map(|page| if home(page) { State::HomeUntouched } else { State::Invalid }).collect();
+        Array {
+            name: declaration.name,
+            homes: declaration.homes,
+            pages,
+            nodes,
+            agreed: false,
+            states,
+            twins: BTreeMap::new(),
+            noticed: BTreeMap::new(),
+            streams: Streams::default(),
+        }
+    }
+
+    /// A page outside the array is invalid.
+    pub fn state(&self, page: u64) -> State {
+        usize::try_from(page).ok().and_then(|page| self.states.get(page)).copied().unwrap_or(State::Invalid)
+    }
+
+    pub fn set(&mut self, page: u64, state: State) {
+        if let Some(slot) = usize::try_from(page).ok().and_then(|page| self.states.get_mut(page)) {
+            *slot = state;
+        }
+    }
+
+    pub fn home(&self, page: u64) -> Rank {
+        self.homes.home(page, self.pages, self.nodes)
+    }
+
+    /// Is this a range of pages of this array, not empty?
+    pub fn contains(&self, first: u64, count: u64) -> bool {
+        count > 0 && first.checked_add(count).is_some_and(|end| end <= self.pages)
+    }
+
+    /// The longest row of pages around `page` in the same state, inside `window`.
+    pub fn row(&self, page: u64, window: Range<u64>) -> Range<u64> {
+        let state = self.state(page);
+        let mut first = page;
+        while first > window.start && self.state(first - 1) == state {
+            first -= 1;
+        }
+        let mut end = page + 1;
+        while end < window.end.min(self.pages) && self.state(end) == state {
+            end += 1;
+        }
+        first..end
+    }
+}
+
+/// Joins sorted page numbers into ranges.
+pub(super) fn ranges(sorted: impl IntoIterator<Item = PageId>) -> Vec<(ArrayId, Range<u64>)> {
+    let mut out: Vec<(ArrayId, Range<u64>)> = Vec::new();
+    for (array, page) in sorted {
+        match out.last_mut() {
+            Some((a, range)) if *a == array && range.end == page => range.end += 1,
+            _ => out.push((array, page..page + 1)),
+        }
+    }
+    out
+}

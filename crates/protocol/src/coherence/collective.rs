@@ -1,0 +1,218 @@
+//! A node in a collective (COH-6): barrier, reduce, declare, leave. Every one of them is a barrier.
+
+use super::agreement::{self, Call};
+use super::codec::{Headline, Reader, Writer};
+use super::failure::Doing;
+use super::knowledge::Vector;
+use super::notices::{Interval, Runs};
+use super::post::Purpose;
+use super::release::Then;
+use super::{Coherence, CoherenceError, Pages, Value};
+use crate::Rank;
+use crate::planted::{Bug, planted};
+use crate::wind::{Class, Refusal, Token};
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+
+/// How a collective ended, as rank 0 says it.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Agreed(Option<super::Values>),
+    Mismatch(String),
+    Dead(Rank),
+}
+
+/// The collective that this node is in.
+#[derive(Debug)]
+struct Current {
+    call: Call,
+    token: Token,
+    /// Rank 0 has been told.
+    arrived: bool,
+    /// Our last interval that it was told of.
+    told: u64,
+}
+
+/// The collectives that this node has called.
+#[derive(Debug, Default)]
+pub(super) struct Collective {
+    queue: VecDeque<(Call, Token)>,
+    current: Option<Current>,
+}
+
+impl Collective {
+    pub fn call(&mut self, call: Call, token: Token) {
+        self.queue.push_back((call, token));
+    }
+
+    /// Between the closing of its interval and the end of the collective? Intervals closed now are late (COH-6.5).
+    pub fn is_waiting(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.told != u64::MAX)
+    }
+
+    /// Nobody waits for this one any longer; it goes on, for others do.
+    pub fn cancel(&mut self, token: Token) {
+        let queued = self.queue.iter_mut().map(|(_, token)| token);
+        for slot in queued.chain(self.current.as_mut().map(|current| &mut current.token)) {
+            if *slot == token {
+                *slot = Token::NONE;
+            }
+        }
+    }
+}
+
+impl Coherence {
+    /// Begin the next collective if none is under way: `true` if something happened.
+    pub(super) fn begin_collective(&mut self, pages: &mut dyn Pages) -> bool {
+        if self.collective.current.is_some() {
+            return false;
+        }
+        let Some((call, token)) = self.collective.queue.pop_front() else { return false };
+        let impediment = self.collective_impediment(&call.doing());
+        let call = match impediment {
+            // The others do not know of it: tell them where they wait for us.
+            Some(error @ CoherenceError::Refused { .. }) => Call::Unfit(error.to_string()),
+            Some(error) => {
+                self.fail(token, error);
+                return true;
+            }
+            None => call,
+        };
+        self.collective.current = Some(Current { call, token, arrived: false, told: u64::MAX });
+        self.begin_release(Then::Arrive, pages);
+        let told = self.knowledge.vector.get(self.me);
+        if let Some(current) = &mut self.collective.current {
+            current.told = told;
+        }
+        true
+    }
+
+    /// Our diffs are at their homes: tell rank 0 (COH-6.1).
+    pub(super) fn arrive(&mut self, vector: &Vector, pages: &mut dyn Pages) {
+        let Some(current) = &mut self.collective.current else { return };
+        if !self.dead.is_empty() || self.lost_diff.is_some() {
+            let doing = current.call.doing();
+            let token = current.token;
+            self.collective.current = None;
+            if let Some(error) = self.collective_impediment(&doing) {
+                self.fail(token, error);
+            }
+            return;
+        }
+        current.arrived = true;
+        let doing = current.call.doing();
+        let mut body = Writer::default();
+        current.call.write(&mut body);
+        vector.write(&mut body);
+        Interval::write_all(self.knowledge.arrival(vector), &mut body);
+        self.knowledge.arrived = vector.get(self.me);
+        let head = Headline::Arrive { epoch: self.epoch };
+        self.post(0, Class::Unordered, head, body.0, Purpose::Control(doing));
+        let _ = pages;
+    }
+
+    /// Rank 0 says how the collective ended, what everybody knows now, and which of our copies are old.
+    pub(super) fn depart(&mut self, from: Rank, epoch: u64, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+        let expected = self.collective.current.as_ref().is_some_and(|current| current.arrived);
+        if from != 0 || epoch != self.epoch || !expected {
+            // After a death this node has perhaps given up already.
+            return if from == 0 && !self.dead.is_empty() { Ok(()) } else { Err(Refusal::Malformed) };
+        }
+        let mut reader = Reader(body);
+        let outcome = match reader.byte()? {
+            0 => Outcome::Agreed(if reader.byte()? == 1 { Some(agreement::read_values(&mut reader)?) } else { None }),
+            1 => Outcome::Mismatch(agreement::read_text(&mut reader, usize::MAX)?),
+            2 => Outcome::Dead(reader.number_u32()?),
+            _ => return Err(Refusal::Malformed),
+        };
+        let base = Vector::read(&mut reader, self.nodes)?;
+        let runs = Runs::read(&mut reader, &self.arrays)?;
+        reader.end()?;
+        let Some(current) = self.collective.current.take() else { return Err(Refusal::Malformed) };
+        if !planted(Bug::SkipInvalidation) {
+            self.invalidate(&runs, pages);
+        }
+        self.knowledge.forget(&base);
+        self.epoch += 1;
+        if let Outcome::Dead(rank) = outcome {
+            let error = CoherenceError::NodeDead { doing: current.call.doing().to_string(), rank };
+            self.fail(current.token, error);
+            if rank < self.nodes {
+                self.bury(rank, pages);
+            }
+            return Ok(());
+        }
+        self.untrack(current.told, pages);
+        self.take_deferred_grants(pages);
+        match outcome {
+            Outcome::Agreed(values) => self.conclude(current, values),
+            Outcome::Mismatch(text) => self.fail(current.token, CoherenceError::Mismatch(text)),
+            Outcome::Dead(_) => {}
+        }
+        Ok(())
+    }
+
+    fn conclude(&mut self, current: Current, values: Option<super::Values>) {
+        let value = match (current.call, values) {
+            (Call::Declare(declared), _) => {
+                let number = declared.number();
+                if let Some(array) = self.arrays.get_mut(number as usize) {
+                    array.agreed = true;
+                }
+                Value::Array(number)
+            }
+            (Call::Leave, _) => {
+                self.leaving = Some(current.token);
+                self.left = true;
+                self.end_leaving();
+                return;
+            }
+            (_, Some(values)) => {
+                self.statistics.reductions += 1;
+                Value::Reduced(values)
+            }
+            _ => {
+                self.statistics.barriers += 1;
+                Value::None
+            }
+        };
+        self.done(current.token, value);
+    }
+
+    /// A node that has left is done when those who must hear it from this one (rank 0) have: it may fall silent then.
+    pub(super) fn end_leaving(&mut self) {
+        if self.posted.values().any(|posted| matches!(posted.purpose, Purpose::LastDeparture)) {
+            return;
+        }
+        if let Some(token) = self.leaving.take() {
+            self.done(token, Value::None);
+        }
+    }
+
+    /// A node has died: what we wait for here fails. Once arrived at the last collective, only rank 0 can say whether the dead one
+    /// was missing or had just left before us (COH-6.6).
+    pub(super) fn collective_death(&mut self, rank: Rank) {
+        let waits_for_rank_0 =
+            |current: &Current| current.arrived && current.call == Call::Leave && rank != 0 && !self.dead.contains(&0);
+        if self.collective.current.as_ref().is_some_and(waits_for_rank_0) {
+            return;
+        }
+        self.fail_collectives(&CoherenceError::NodeDead { doing: String::new(), rank });
+    }
+
+    /// Fail what is called. One that rank 0 knows of stays, without anybody waiting for it: its end may still come.
+    pub(super) fn fail_collectives(&mut self, error: &CoherenceError) {
+        let mut failed: VecDeque<(Doing, Token)> = VecDeque::new();
+        if let Some(current) = &mut self.collective.current {
+            failed.push_back((current.call.doing(), core::mem::replace(&mut current.token, Token::NONE)));
+        }
+        failed.extend(self.collective.queue.drain(..).map(|(call, token)| (call.doing(), token)));
+        for (doing, token) in failed {
+            let said = match error {
+                CoherenceError::Refused { .. } => None,
+                _ => self.collective_impediment(&doing),
+            };
+            self.fail(token, said.unwrap_or_else(|| error.clone()));
+        }
+    }
+}

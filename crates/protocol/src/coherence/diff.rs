@@ -1,0 +1,181 @@
+//! Differences between a page and its twin (COH-5): found by 64-bit words, told by bytes.
+//!
+//! A byte that this node did not change is never told: another node may be writing it at this moment. So a page is sent whole
+//! only if every byte of it has changed; a page with scattered changes is sent as a bit per byte and the changed bytes, which
+//! is never longer than a page and an eighth.
+
+use super::codec::{Reader, Writer};
+use crate::limits::PAGE;
+use crate::wind::Refusal;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Runs of changed bytes.
+const RUNS: u8 = 0;
+/// One bit per byte, then the changed bytes.
+const MASK: u8 = 1;
+const MASK_LEN: usize = PAGE / 8;
+
+/// The ranges of bytes in which `now` differs from `twin`; adjacent ones merged.
+pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (word, (old, new)) in twin.chunks(8).zip(now.chunks(8)).enumerate() {
+        // Compared as one 64-bit word by the compiler.
+        if old == new {
+            continue;
+        }
+        for (byte, (old, new)) in old.iter().zip(new).enumerate() {
+            let at = word * 8 + byte;
+            match runs.last_mut() {
+                _ if old == new => {}
+                Some(run) if run.end == at => run.end += 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+    }
+    runs
+}
+
+/// Append the changes of one page to a message's body; `false` if there are none.
+pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Writer) -> bool {
+    let runs = changed(twin, now);
+    if runs.is_empty() {
+        return false;
+    }
+    out.number(page);
+    // A run costs two or three bytes of description each.
+    if runs.len() * 3 > MASK_LEN {
+        encode_mask(&runs, now, out);
+        return true;
+    }
+    out.byte(RUNS);
+    out.number(runs.len() as u64);
+    let mut at = 0;
+    for run in runs {
+        out.number((run.start - at) as u64);
+        at = run.end;
+        out.bytes(now.get(run).unwrap_or_default());
+    }
+    true
+}
+
+fn encode_mask(runs: &[Range<usize>], now: &[u8], out: &mut Writer) {
+    let mut mask = [0u8; MASK_LEN];
+    for at in runs.iter().cloned().flatten() {
+        if let Some(bits) = mask.get_mut(at / 8) {
+            *bits |= 1 << (at % 8);
+        }
+    }
+    out.byte(MASK);
+    out.raw(&mask);
+    for run in runs {
+        out.raw(now.get(run.clone()).unwrap_or_default());
+    }
+}
+
+/// Read a body made by [`encode`]: `apply(page, offset in the page, bytes)` for each run.
+///
+/// # Errors
+/// [`Refusal::Malformed`]; `apply` may have been called for what was sound until then, so check first with an `apply` that does
+/// nothing.
+pub(super) fn decode(body: &[u8], mut apply: impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    let mut reader = Reader(body);
+    while !reader.0.is_empty() {
+        let page = reader.number()?;
+        match reader.byte()? {
+            RUNS => decode_runs(page, &mut reader, &mut apply)?,
+            MASK => decode_mask(page, &mut reader, &mut apply)?,
+            _ => return Err(Refusal::Malformed),
+        }
+    }
+    Ok(())
+}
+
+fn decode_runs(
+    page: u64,
+    reader: &mut Reader<'_>,
+    apply: &mut impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut at = 0usize;
+    for _ in 0..reader.count(3)? {
+        let gap = usize::try_from(reader.number()?).map_err(|_| Refusal::Malformed)?;
+        let bytes = reader.bytes()?;
+        let start = at.checked_add(gap).ok_or(Refusal::Malformed)?;
+        at = start.checked_add(bytes.len()).filter(|end| *end <= PAGE).ok_or(Refusal::OutOfBounds)?;
+        if bytes.is_empty() {
+            return Err(Refusal::Malformed);
+        }
+        apply(page, start, bytes)?;
+    }
+    Ok(())
+}
+
+fn decode_mask(
+    page: u64,
+    reader: &mut Reader<'_>,
+    apply: &mut impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mask = reader.raw(MASK_LEN)?;
+    let is_set = |at: usize| mask.get(at / 8).is_some_and(|bits| bits & (1 << (at % 8)) != 0);
+    let mut at = 0;
+    while at < PAGE {
+        let end = (at..PAGE).find(|at| !is_set(*at)).unwrap_or(PAGE);
+        if end > at {
+            apply(page, at, reader.raw(end - at)?)?;
+        }
+        at = end + 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn apply_to(page: &mut [u8], body: &[u8]) -> Result<(), Refusal> {
+        decode(body, |_, at, bytes| {
+            page[at..at + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    proptest! {
+        /// COH-5.2: twin + diff = page, and no byte is told that did not change.
+        #[test]
+        fn a_diff_turns_the_twin_into_the_page(edits in prop::collection::vec((0..PAGE, 1..300usize, any::<u8>()), 0..40), dense in any::<bool>()) {
+            let twin: Vec<u8> = (0..PAGE).map(|i| (i * 7) as u8).collect();
+            let mut now = twin.clone();
+            for (at, len, add) in edits {
+                for i in (at..(at + len).min(PAGE)).step_by(if dense { 2 } else { 1 }) { now[i] = now[i].wrapping_add(add); }
+            }
+            let mut body = Writer::default();
+            let differs = encode(9, &twin, &now, &mut body);
+            prop_assert_eq!(differs, twin != now);
+            prop_assert!(body.0.len() <= PAGE + MASK_LEN + 8);
+            let mut rebuilt = twin.clone();
+            apply_to(&mut rebuilt, &body.0).unwrap();
+            prop_assert_eq!(&rebuilt, &now);
+            let mut told = vec![false; PAGE];
+            decode(&body.0, |page, at, bytes| { assert_eq!(page, 9); told[at..at + bytes.len()].fill(true); Ok(()) }).unwrap();
+            for i in 0..PAGE { prop_assert_eq!(told[i], twin[i] != now[i]); }
+        }
+
+        /// COH-9.1: bytes from the network never panic.
+        #[test]
+        fn hostile_bodies_are_refused_or_harmless(body in prop::collection::vec(any::<u8>(), 0..700)) {
+            let _ = decode(&body, |_, at, bytes| { assert!(at + bytes.len() <= PAGE); Ok(()) });
+        }
+    }
+
+    #[test]
+    fn truncation_is_refused() {
+        let (twin, now) = (vec![0u8; PAGE], (0..PAGE).map(|i| (i % 5) as u8).collect::<Vec<_>>());
+        let mut body = Writer::default();
+        assert!(encode(1, &twin, &now, &mut body));
+        for len in 1..body.0.len() {
+            assert!(decode(&body.0[..len], |_, _, _| Ok(())).is_err(), "cut at {len}");
+        }
+    }
+}

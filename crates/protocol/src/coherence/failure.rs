@@ -1,0 +1,174 @@
+//! What happens when a node is dead or makes no sense (COH-8): nobody waits for ever, and nothing wrong goes unsaid.
+
+use super::array::{PageId, State};
+use super::codec::Headline;
+use super::post::{Posted, Purpose};
+use super::{Access, Coherence, CoherenceError, Pages};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::wind::{Class, Refusal};
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What was being tried, for messages to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    Barrier,
+    Reduce,
+    Declare(String),
+    Leave,
+    Lock(u64),
+    Unlock(u64),
+    Diff,
+    Fetch,
+    Message,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doing::Barrier => f.write_str("barrier"),
+            Doing::Reduce => f.write_str("reduce"),
+            Doing::Declare(name) => write!(f, "declare array \"{name}\""),
+            Doing::Leave => f.write_str("leave"),
+            Doing::Lock(lock) => write!(f, "lock {lock}"),
+            Doing::Unlock(lock) => write!(f, "unlock {lock}"),
+            Doing::Diff => f.write_str("bring written pages home"),
+            Doing::Fetch => f.write_str("fetch pages"),
+            Doing::Message => f.write_str("read a message of shared memory"),
+        }
+    }
+}
+
+/// The first page that was read with old bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Lost {
+    page: PageId,
+    home: Rank,
+}
+
+impl Coherence {
+    /// Why a synchronisation cannot succeed any more, whatever nodes it needs.
+    fn impediment(&self, doing: &Doing) -> Option<CoherenceError> {
+        let doing = doing.to_string();
+        if self.left {
+            return Some(CoherenceError::Left { doing });
+        }
+        if let Some(broken) = &self.broken {
+            return Some(broken.clone());
+        }
+        if let Some(lost) = &self.lost_page {
+            let array = self.arrays.get(lost.page.0 as usize).map(|array| array.name.clone()).unwrap_or_default();
+            return Some(CoherenceError::PageLost { doing, array, page: lost.page.1, rank: lost.home });
+        }
+        self.lost_diff.map(|rank| CoherenceError::NodeDead { doing, rank })
+    }
+
+    /// Why a collective cannot succeed: it needs every node.
+    pub(super) fn collective_impediment(&self, doing: &Doing) -> Option<CoherenceError> {
+        let dead = || self.dead.first().map(|rank| CoherenceError::NodeDead { doing: doing.to_string(), rank: *rank });
+        self.impediment(doing).or_else(dead)
+    }
+
+    /// Why this lock cannot be had or given back.
+    pub(super) fn lock_impediment(&self, doing: Doing, lock: u64) -> Option<CoherenceError> {
+        let rank = self.manager(lock);
+        let dead = || self.dead.contains(&rank).then(|| CoherenceError::NodeDead { doing: doing.to_string(), rank });
+        self.impediment(&doing).or_else(dead)
+    }
+
+    /// A page cannot be fetched: the thread goes on with its last bytes, and the next synchronisation says so (COH-8.3).
+    pub(super) fn lose_page(&mut self, id: PageId, home: Rank, access: Access, pages: &mut dyn Pages) {
+        self.lost_page.get_or_insert(Lost { page: id, home });
+        if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+            array.set(id.1, State::Read);
+        }
+        // It may never have been here: a page that was never written through the alias cannot be mapped.
+        let mut last = vec![0u8; PAGE];
+        pages.read(id.0, id.1, &mut last);
+        pages.write(id.0, id.1 * PAGE as u64, &last);
+        if access == Access::Write {
+            self.make_twin(id, pages);
+        }
+        pages.install(id.0, id.1..id.1 + 1, access);
+    }
+
+    /// A node that this node has found dead: all others are told, for they may not be talking to it.
+    pub(super) fn report_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
+        if rank >= self.nodes || rank == self.me {
+            return;
+        }
+        if !self.left && !self.dead.contains(&rank) {
+            let me = self.me;
+            for other in (0..self.nodes).filter(|other| *other != me && *other != rank) {
+                self.post(other, Class::Unordered, Headline::Died { rank }, Vec::new(), Purpose::Control(Doing::Message));
+            }
+        }
+        self.bury(rank, pages);
+    }
+
+    /// A node is dead: all that waits for it ends.
+    pub(super) fn bury(&mut self, rank: Rank, pages: &mut dyn Pages) {
+        let gone: Vec<u64> = self.posted.iter().filter(|(_, posted)| posted.to == rank).map(|(number, _)| *number).collect();
+        for number in gone {
+            if let Some(Posted { purpose: Purpose::Diff, .. }) = self.posted.remove(&number) {
+                self.releases.settled(number, rank);
+                self.lost_diff = Some(rank);
+            }
+        }
+        self.end_leaving();
+        if self.left || !self.dead.insert(rank) {
+            return;
+        }
+        self.out.retain(|(to, _)| *to != rank);
+        let runs: Vec<u64> = self.fetches.runs.iter().filter(|(_, run)| run.home == rank).map(|(number, _)| *number).collect();
+        for number in runs {
+            self.give_up_run(number, pages);
+        }
+        self.collective_death(rank);
+        self.gather_death();
+        self.lock_death(rank, pages);
+    }
+
+    /// A message was refused, or one of our own made no sense: shared memory cannot go on. Every pending and later
+    /// synchronisation of this node fails, and takes part in collectives only to make them fail everywhere.
+    pub(super) fn break_down(&mut self, doing: Doing, rank: Rank, refusal: Refusal, pages: &mut dyn Pages) {
+        if self.left || self.broken.is_some() {
+            return;
+        }
+        let error = CoherenceError::Refused { doing: doing.to_string(), rank, refusal };
+        self.broken = Some(error.clone());
+        self.fail_collectives(&error);
+        self.fail_locks(&error, pages);
+    }
+
+    /// A message of ours is settled.
+    pub(super) fn message_settled(&mut self, number: u64) {
+        if let Some(Posted { to, purpose }) = self.posted.remove(&number) {
+            match purpose {
+                Purpose::Diff => self.releases.settled(number, to),
+                Purpose::LastDeparture => self.end_leaving(),
+                Purpose::Fetch(_) | Purpose::Control(_) => {}
+            }
+        }
+    }
+
+    /// A message of ours was refused.
+    pub(super) fn message_refused(&mut self, number: u64, refusal: Refusal, pages: &mut dyn Pages) {
+        let Some(Posted { to, purpose }) = self.posted.remove(&number) else { return };
+        match purpose {
+            Purpose::Diff => {
+                self.releases.settled(number, to);
+                self.break_down(Doing::Diff, to, refusal, pages);
+            }
+            Purpose::Fetch(run) => {
+                self.give_up_run(run, pages);
+                self.break_down(Doing::Fetch, to, refusal, pages);
+            }
+            Purpose::LastDeparture => self.end_leaving(),
+            Purpose::Control(doing) => self.break_down(doing, to, refusal, pages),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Fetching pages from their homes (COH-3.3): in runs, the demanded page first, several runs at a time.
+
+use super::array::{Array, PageId, State};
+use super::codec::{Headline, PageRun};
+use super::post::Purpose;
+use super::{Access, Coherence, Pages};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::planted::{Bug, planted};
+use crate::wind::{Class, Refusal};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Pages in one fetch.
+pub const FETCH_RUN_MAX: u32 = 32;
+/// Sequences of faults followed at a time, per array.
+const STREAMS: usize = 8;
+
+/// Recent sequences of faults of one array: a fault that continues one fetches twice as far (COH-3.4).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Streams(Vec<Stream>);
+
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    /// First page not fetched by it.
+    next: u64,
+    run: u32,
+}
+
+impl Streams {
+    /// How many pages a fault on `page` should fetch.
+    fn reach(&mut self, page: u64) -> u32 {
+        let run = match self.0.iter().position(|stream| stream.next == page) {
+            Some(found) => self.0.remove(found).run.saturating_mul(2).min(FETCH_RUN_MAX),
+            None => 1,
+        };
+        if self.0.len() == STREAMS {
+            self.0.remove(0);
+        }
+        self.0.push(Stream { next: page, run });
+        run
+    }
+
+    /// The fault fetched the pages before `end`.
+    fn fetched(&mut self, end: u64) {
+        if let Some(stream) = self.0.last_mut() {
+            stream.next = end;
+        }
+    }
+}
+
+/// One page of a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Bytes that have arrived.
+    filled: usize,
+    /// A write notice overtook it: what arrives may be older than what must be seen (COH-3.6).
+    stale: bool,
+    /// Decided: mapped, or given up.
+    decided: bool,
+}
+
+/// One request and what has arrived of its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub pages: PageRun,
+    pub home: Rank,
+    /// The answer's number, once it has begun.
+    answer: Option<u64>,
+    slots: Vec<Slot>,
+}
+
+/// All that is on its way here.
+#[derive(Debug, Default)]
+pub(super) struct Fetches {
+    next: u64,
+    pub runs: BTreeMap<u64, Run>,
+    /// Which run brings a page that is [`State::Fetching`].
+    of_page: BTreeMap<PageId, u64>,
+    /// Which run a fragmented answer belongs to.
+    answers: BTreeMap<(Rank, u64), u64>,
+    /// What threads want of pages that are on their way.
+    wanted: BTreeMap<PageId, Access>,
+}
+
+impl Run {
+    fn slot(&mut self, page: u64) -> Option<&mut Slot> {
+        let index = usize::try_from(page.checked_sub(self.pages.first)?).ok()?;
+        self.slots.get_mut(index)
+    }
+}
+
+fn run_of_invalid(array: &Array, page: u64, reach: u64) -> u64 {
+    let home = array.home(page);
+    let row = array.row(page, page..page.saturating_add(reach));
+    row.take_while(|page| array.home(*page) == home).count() as u64
+}
+
+impl Coherence {
+    /// Ask for an invalid page, and for those after it that will probably be needed.
+    pub(super) fn demand(&mut self, id: PageId, access: Access, within: Option<u64>, pages: &mut dyn Pages) -> bool {
+        let (array, first) = id;
+        let Some(known) = self.arrays.get_mut(array as usize).filter(|known| known.contains(first, 1)) else { return false };
+        let home = known.home(first);
+        if self.dead.contains(&home) {
+            self.lose_page(id, home, access, pages);
+            return true;
+        }
+        let reach = match within {
+            Some(end) => end.saturating_sub(first).clamp(1, u64::from(FETCH_RUN_MAX)),
+            None => u64::from(known.streams.reach(first)),
+        };
+        let count = run_of_invalid(known, first, reach).max(1);
+        if within.is_none() {
+            known.streams.fetched(first + count);
+        }
+        let number = self.fetches.next;
+        self.fetches.next += 1;
+        for page in first..first + count {
+            known.set(page, State::Fetching);
+            self.fetches.of_page.insert((array, page), number);
+        }
+        self.fetches.wanted.insert(id, access);
+        let run = PageRun { array, count: count as u32, first, id: number };
+        let slots = vec![Slot::default(); count as usize];
+        self.fetches.runs.insert(number, Run { pages: run, home, answer: None, slots });
+        self.statistics.fetches += 1;
+        // The home must have our own earlier changes before it answers (COH-5.4).
+        let behind_diffs = self.releases.diffs_to.get(&home).is_some_and(|count| *count > 0);
+        let class = if behind_diffs { Class::Ordered } else { Class::Unordered };
+        self.post(home, class, Headline::Fetch(run), Vec::new(), Purpose::Fetch(number));
+        false
+    }
+
+    /// A thread wants a page that is on its way; it may be here already, waiting for the rest of its run.
+    pub(super) fn want(&mut self, id: PageId, access: Access, pages: &mut dyn Pages) -> bool {
+        let wanted = self.fetches.wanted.entry(id).or_insert(access);
+        if access == Access::Write {
+            *wanted = Access::Write;
+        }
+        if let Some(number) = self.fetches.of_page.get(&id).copied() {
+            self.decide_filled(number, false, pages);
+        }
+        self.arrays.get(id.0 as usize).is_some_and(|array| array.state(id.1).holds(access))
+    }
+
+    /// A notice names a page that is on its way.
+    pub(super) fn mark_stale(&mut self, id: PageId) {
+        if planted(Bug::ForgetStaleFetch) {
+            return;
+        }
+        let run = self.fetches.of_page.get(&id).and_then(|number| self.fetches.runs.get_mut(number));
+        if let Some(slot) = run.and_then(|run| run.slot(id.1)) {
+            slot.stale = true;
+        }
+    }
+
+    /// An answer begins: is it one that we asked for, from whom we asked?
+    pub(super) fn expect_pages(&mut self, from: Rank, number: u64, pages: PageRun, len: u64) -> Result<(), Refusal> {
+        let run = self.fetches.runs.get_mut(&pages.id).ok_or(Refusal::UnknownObject)?;
+        if run.home != from || run.pages != pages || len != u64::from(pages.count) * PAGE as u64 || run.answer.is_some() {
+            return Err(Refusal::Malformed);
+        }
+        run.answer = Some(number);
+        self.fetches.answers.insert((from, number), pages.id);
+        Ok(())
+    }
+
+    /// Bytes of an answer.
+    pub(super) fn place_pages(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8], pages: &mut dyn Pages) {
+        let Some(id) = self.fetches.answers.get(&(from, number)).copied() else { return };
+        let Some(run) = self.fetches.runs.get_mut(&id) else { return };
+        let len = run.slots.len() * PAGE;
+        let Some(start) =
+            usize::try_from(offset).ok().filter(|start| start.checked_add(bytes.len()).is_some_and(|end| end <= len))
+        else {
+            return;
+        };
+        let (mut at, mut rest) = (start, bytes);
+        while !rest.is_empty() {
+            let (here, after) = rest.split_at(rest.len().min(PAGE - at % PAGE));
+            if let Some(slot) = run.slots.get_mut(at / PAGE).filter(|slot| !slot.decided) {
+                slot.filled += here.len();
+                pages.write(run.pages.array, run.pages.first * PAGE as u64 + at as u64, here);
+            }
+            at += here.len();
+            rest = after;
+        }
+        self.decide_filled(id, false, pages);
+    }
+
+    /// A fragmented answer is whole.
+    pub(super) fn pages_arrived(&mut self, from: Rank, number: u64, pages: &mut dyn Pages) -> Result<(), Refusal> {
+        let id = self.fetches.answers.remove(&(from, number)).ok_or(Refusal::UnknownObject)?;
+        self.decide_filled(id, true, pages);
+        Ok(())
+    }
+
+    /// An answer that came in one piece.
+    pub(super) fn take_pages(&mut self, from: Rank, run: PageRun, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+        // No fragmented message has this number: Wind counts from zero and never comes here.
+        let number = u64::MAX;
+        self.expect_pages(from, number, run, body.len() as u64)?;
+        self.place_pages(from, number, 0, body, pages);
+        self.pages_arrived(from, number, pages)
+    }
+
+    /// Decide every page of a run that is complete: those that somebody waits for at once, the others together at the end.
+    fn decide_filled(&mut self, number: u64, all: bool, pages: &mut dyn Pages) {
+        let Some(mut run) = self.fetches.runs.remove(&number) else { return };
+        let mut install: Vec<PageId> = Vec::new();
+        let mut decided = false;
+        let mut again: Vec<(PageId, Access)> = Vec::new();
+        let first = run.pages.first;
+        for (page, slot) in (first..).zip(run.slots.iter_mut()) {
+            let id = (run.pages.array, page);
+            if slot.decided || slot.filled < PAGE || (!all && !self.fetches.wanted.contains_key(&id)) {
+                continue;
+            }
+            slot.decided = true;
+            decided = true;
+            self.fetches.of_page.remove(&id);
+            let wanted = self.fetches.wanted.remove(&id);
+            let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
+            if slot.stale {
+                self.statistics.stale_pages += 1;
+                array.set(page, State::Invalid);
+                again.extend(wanted.map(|access| (id, access)));
+                continue;
+            }
+            self.statistics.fetched_pages += 1;
+            array.set(page, State::Read);
+            if wanted == Some(Access::Write) {
+                self.make_twin(id, pages);
+                pages.install(id.0, page..page + 1, Access::Write);
+            } else {
+                install.push(id);
+            }
+        }
+        for (array, range) in super::array::ranges(install) {
+            pages.install(array, range, Access::Read);
+        }
+        if run.slots.iter().any(|slot| !slot.decided) {
+            self.fetches.runs.insert(number, run);
+        }
+        for (id, access) in again {
+            self.ensure(id, access, Some(id.1 + 1), pages);
+        }
+        self.touches_due |= decided;
+    }
+
+    /// Give up a run: its home is dead or has refused it. Every page of it that is not here yet keeps its last bytes.
+    pub(super) fn give_up_run(&mut self, number: u64, pages: &mut dyn Pages) {
+        let Some(run) = self.fetches.runs.remove(&number) else { return };
+        if let Some(answer) = run.answer {
+            self.fetches.answers.remove(&(run.home, answer));
+        }
+        for (page, slot) in (run.pages.first..).zip(&run.slots) {
+            let id = (run.pages.array, page);
+            if slot.decided {
+                continue;
+            }
+            self.fetches.of_page.remove(&id);
+            if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+                array.set(page, State::Invalid);
+            }
+            if let Some(access) = self.fetches.wanted.remove(&id) {
+                self.lose_page(id, run.home, access, pages);
+            }
+        }
+        self.touches_due = true;
+    }
+}

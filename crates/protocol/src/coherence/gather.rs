@@ -1,0 +1,114 @@
+//! Rank 0 in a collective (COH-6): gathers the arrivals, checks that all mean the same, and lets everybody go.
+
+use super::agreement::{self, Call};
+use super::codec::{Headline, Reader, Writer};
+use super::collective::Outcome;
+use super::knowledge::Vector;
+use super::notices::{Interval, Runs};
+use super::post::Purpose;
+use super::{Coherence, Pages};
+use crate::Rank;
+use crate::planted::{Bug, planted};
+use crate::wind::{Class, Refusal};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// What one node said when it arrived.
+#[derive(Debug)]
+struct Arrival {
+    call: Call,
+    vector: Vector,
+    intervals: Vec<Interval>,
+}
+
+/// The collective being gathered.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    epoch: u64,
+    arrivals: BTreeMap<Rank, Arrival>,
+}
+
+impl Coherence {
+    /// A node has arrived, and all that it wrote is at its homes.
+    pub(super) fn gather_arrival(&mut self, from: Rank, epoch: u64, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+        let mut reader = Reader(body);
+        let call = Call::read(&mut reader)?;
+        let vector = Vector::read(&mut reader, self.nodes)?;
+        let intervals = Interval::read_all(&mut reader, self.nodes, &self.arrays)?;
+        reader.end()?;
+        if self.me != 0 || intervals.iter().any(|interval| interval.writer != from && !interval.late) {
+            return Err(Refusal::Malformed);
+        }
+        let known = self.gather.arrivals.contains_key(&from);
+        if planted(Bug::ReleaseBarrierEarly) && epoch < self.gather.epoch {
+            self.send_departure(from, epoch, &call, &Outcome::Agreed(None), &vector, &Runs::default());
+            return Ok(());
+        }
+        if epoch != self.gather.epoch || known {
+            return Err(Refusal::Malformed);
+        }
+        self.gather.arrivals.insert(from, Arrival { call, vector, intervals });
+        self.gather_death();
+        let enough = if planted(Bug::ReleaseBarrierEarly) { self.nodes.max(2) - 1 } else { self.nodes };
+        if self.gather.arrivals.len() >= enough as usize {
+            self.let_go();
+        }
+        let _ = pages;
+        Ok(())
+    }
+
+    /// All are here: what everybody knows from now on, and for each node the pages that it does not know to be old.
+    fn let_go(&mut self) {
+        let arrivals = core::mem::take(&mut self.gather.arrivals);
+        let epoch = self.gather.epoch;
+        self.gather.epoch += 1;
+        let mut base = Vector::new(self.nodes);
+        for (rank, arrival) in &arrivals {
+            base.raise(*rank, arrival.vector.get(*rank));
+            arrival.intervals.iter().for_each(|interval| base.raise(interval.writer, interval.last));
+        }
+        let outcome = match agreement::agree(arrivals.iter().map(|(rank, arrival)| (*rank, &arrival.call))) {
+            Ok(values) => Outcome::Agreed(values),
+            Err(text) => Outcome::Mismatch(text),
+        };
+        for (rank, arrival) in &arrivals {
+            let news = arrivals.values().flat_map(|other| &other.intervals);
+            let news = news.filter(|i| i.writer != *rank && i.last > arrival.vector.get(i.writer));
+            let runs = Runs::union(news.map(|interval| &interval.runs));
+            self.send_departure(*rank, epoch, &arrival.call, &outcome, &base, &runs);
+        }
+    }
+
+    fn send_departure(&mut self, to: Rank, epoch: u64, call: &Call, outcome: &Outcome, base: &Vector, runs: &Runs) {
+        let mut body = Writer::default();
+        match outcome {
+            Outcome::Agreed(values) => {
+                body.byte(0);
+                body.byte(u8::from(values.is_some()));
+                values.iter().for_each(|values| agreement::write_values(values, &mut body));
+            }
+            Outcome::Mismatch(text) => {
+                body.byte(1);
+                agreement::write_text(text, &mut body);
+            }
+            Outcome::Dead(rank) => {
+                body.byte(2);
+                body.number(u64::from(*rank));
+            }
+        }
+        base.write(&mut body);
+        runs.write(&mut body);
+        let purpose = if *call == Call::Leave { Purpose::LastDeparture } else { Purpose::Control(call.doing()) };
+        self.post(to, Class::Unordered, Headline::Depart { epoch }, body.0, purpose);
+    }
+
+    /// If somebody who has not arrived is dead, those who have wait in vain: they are told.
+    pub(super) fn gather_death(&mut self) {
+        let missing = self.dead.iter().find(|rank| !self.gather.arrivals.contains_key(rank)).copied();
+        let Some(dead) = missing.filter(|_| self.me == 0) else { return };
+        let (epoch, zero) = (self.gather.epoch, Vector::new(self.nodes));
+        for (rank, arrival) in core::mem::take(&mut self.gather.arrivals) {
+            self.send_departure(rank, epoch, &arrival.call, &Outcome::Dead(dead), &zero, &Runs::default());
+        }
+    }
+}

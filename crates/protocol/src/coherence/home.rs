@@ -1,0 +1,103 @@
+//! A node as the home of pages: serving fetches, applying diffs, going back to untracked (COH-3.5).
+
+use super::array::State;
+use super::codec::{Headline, PageRun};
+use super::fetch::FETCH_RUN_MAX;
+use super::{Access, Coherence, Pages, array, diff};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::planted::{Bug, planted};
+use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
+
+impl Coherence {
+    /// Somebody asks for pages. They are write-protected before their bytes are read, so that what this node writes later becomes
+    /// a notice. The bytes are gathered when they are sent, and again at each retransmission (COH-3.7 says why that is right).
+    pub(super) fn serve(&mut self, from: Rank, run: PageRun, pages: &mut dyn Pages) -> Result<(), Refusal> {
+        let region = *self.regions.get(&run.array).ok_or(Refusal::UnknownObject)?;
+        let array = self.arrays.get_mut(run.array as usize).ok_or(Refusal::UnknownObject)?;
+        let count = u64::from(run.count);
+        if from == self.me || run.count > FETCH_RUN_MAX {
+            return Err(Refusal::Malformed);
+        }
+        if !array.contains(run.first, count) {
+            return Err(Refusal::OutOfBounds);
+        }
+        let range = run.first..run.first + count;
+        if range.clone().any(|page| !array.state(page).is_home()) {
+            return Err(Refusal::NotPermitted);
+        }
+        let mut protect = alloc::vec::Vec::new();
+        for page in range {
+            array.noticed.remove(&page);
+            match array.state(page) {
+                State::HomeUntouched => array.set(page, State::HomeShared),
+                State::HomePrivate => {
+                    array.set(page, State::HomeRead);
+                    protect.push((run.array, page));
+                }
+                _ => {}
+            }
+        }
+        for (array, range) in array::ranges(protect) {
+            pages.set_access(array, range, Access::Read);
+        }
+        self.statistics.served_pages += count;
+        let body = Body::Segment(Segment { region, offset: run.first * PAGE as u64, len: count * PAGE as u64 });
+        let head = Headline::Pages(run).write();
+        let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token::NONE };
+        self.out.push_back((from, message));
+        Ok(())
+    }
+
+    /// Changes to pages homed here. Checked as a whole before the first byte is written.
+    pub(super) fn apply_diff(&mut self, id: u32, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+        let array = self.arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
+        let mut last = None;
+        let mut applied = 0;
+        diff::decode(body, |page, _, _| {
+            if !array.state(page).is_home() {
+                return Err(Refusal::NotPermitted);
+            }
+            applied += u64::from(last.replace(page) != Some(page));
+            Ok(())
+        })?;
+        if planted(Bug::LoseDiff) && applied % 2 == 1 {
+            return Ok(());
+        }
+        self.statistics.applied_diffs += applied;
+        diff::decode(body, |page, at, bytes| {
+            pages.write(id, page * PAGE as u64 + at as u64, bytes);
+            Ok(())
+        })
+    }
+
+    /// A collective is over that told everybody our intervals up to `told`: of pages that those name and that nobody has fetched
+    /// since, all copies are invalid, so they need no tracking any more.
+    pub(super) fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
+        for (id, array) in (0..).zip(self.arrays.iter_mut()) {
+            let mut free = alloc::vec::Vec::new();
+            let noticed = core::mem::take(&mut array.noticed);
+            for (page, interval) in noticed {
+                if interval > told {
+                    array.noticed.insert(page, interval);
+                    continue;
+                }
+                match array.state(page) {
+                    State::HomeShared => array.set(page, State::HomeUntouched),
+                    State::HomeRead => {
+                        array.set(page, State::HomePrivate);
+                        free.push((id, page));
+                    }
+                    State::HomeWrite => {
+                        array.set(page, State::HomePrivate);
+                        self.dirty.remove(&(id, page));
+                    }
+                    _ => {}
+                }
+            }
+            for (array, range) in array::ranges(free) {
+                pages.set_access(array, range, Access::Write);
+            }
+        }
+    }
+}

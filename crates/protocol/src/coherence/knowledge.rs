@@ -1,0 +1,131 @@
+//! What this node knows of others' intervals: a vector time, and the intervals themselves since the last barrier (COH-4.3).
+
+use super::codec::{Reader, Writer};
+use super::notices::{Interval, Runs};
+use crate::Rank;
+use crate::wind::Refusal;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Intervals of one writer kept apart; beyond this the older half is joined (COH-4.5).
+const KEPT_APART: usize = 1024;
+
+/// For each node the number of its last interval that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Vector(Vec<u64>);
+
+impl Vector {
+    pub fn new(nodes: u32) -> Vector {
+        Vector(vec![0; nodes as usize])
+    }
+
+    pub fn get(&self, rank: Rank) -> u64 {
+        self.0.get(rank as usize).copied().unwrap_or(0)
+    }
+
+    pub fn raise(&mut self, rank: Rank, to: u64) {
+        if let Some(slot) = self.0.get_mut(rank as usize) {
+            *slot = (*slot).max(to);
+        }
+    }
+
+    pub fn merge(&mut self, other: &Vector) {
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        self.0.iter().for_each(|number| out.number(*number));
+    }
+
+    pub fn read(reader: &mut Reader<'_>, nodes: u32) -> Result<Vector, Refusal> {
+        (0..nodes).map(|_| reader.number()).collect::<Result<_, _>>().map(Vector)
+    }
+}
+
+/// Vector time, the intervals, and who was told what.
+#[derive(Debug)]
+pub(super) struct Knowledge {
+    me: Rank,
+    /// Known and applied here.
+    pub vector: Vector,
+    /// What every node has known since the last barrier.
+    pub base: Vector,
+    /// By writer and last number. Also holds what this node knows only as the manager of a lock.
+    store: BTreeMap<(Rank, u64), Interval>,
+    /// How much each manager was told in unlocks (they are ordered, so it knows all of it when the next comes).
+    told: BTreeMap<Rank, Vector>,
+    /// Our own intervals up to this number were told at the last collective that this node arrived at.
+    pub arrived: u64,
+}
+
+impl Knowledge {
+    pub fn new(me: Rank, nodes: u32) -> Knowledge {
+        let zero = Vector::new(nodes);
+        Knowledge { me, vector: zero.clone(), base: zero, store: BTreeMap::new(), told: BTreeMap::new(), arrived: 0 }
+    }
+
+    /// Close our own interval: its number.
+    pub fn close(&mut self, runs: Runs, late: bool) -> u64 {
+        let number = self.vector.get(self.me).saturating_add(1);
+        self.vector.raise(self.me, number);
+        self.insert(Interval { writer: self.me, first: number, last: number, late, runs });
+        number
+    }
+
+    /// Keep an interval for those who may need to be told.
+    pub fn insert(&mut self, interval: Interval) {
+        let writer = interval.writer;
+        if interval.last > self.base.get(writer) {
+            self.store.entry((writer, interval.last)).or_insert(interval);
+            self.join_old(writer);
+        }
+    }
+
+    /// Bound what is kept: join the older half of a writer's intervals into one.
+    fn join_old(&mut self, writer: Rank) {
+        let kept: Vec<u64> = self.store.range((writer, 0)..=(writer, u64::MAX)).map(|((_, last), _)| *last).collect();
+        if kept.len() <= KEPT_APART {
+            return;
+        }
+        let old: Vec<Interval> =
+            kept.iter().take(KEPT_APART / 2).filter_map(|last| self.store.remove(&(writer, *last))).collect();
+        let first = old.iter().map(|interval| interval.first).min().unwrap_or(1);
+        let last = old.iter().map(|interval| interval.last).max().unwrap_or(1);
+        let late = old.iter().any(|interval| interval.late);
+        let runs = Runs::union(old.iter().map(|interval| &interval.runs));
+        self.store.insert((writer, last), Interval { writer, first, last, late, runs });
+    }
+
+    /// Intervals that `high` knows and `low` does not (and, where some were joined, perhaps a few more: never fewer).
+    pub fn between<'a>(&'a self, low: &'a Vector, high: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
+        self.store.values().filter(|i| i.last > low.get(i.writer) && i.first <= high.get(i.writer))
+    }
+
+    /// What an unlock tells `manager` when this node knew `vector`; it counts as told then.
+    pub fn tell(&mut self, manager: Rank, vector: &Vector, out: &mut Writer) {
+        let told = self.told.remove(&manager).unwrap_or_else(|| self.base.clone());
+        Interval::write_all(self.between(&told, vector), out);
+        let mut told = told;
+        told.merge(vector);
+        self.told.insert(manager, told);
+    }
+
+    /// What this node tells at a collective: its own intervals since the last, and late ones it has learnt (COH-6.5).
+    pub fn arrival<'a>(&'a self, vector: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
+        self.between(&self.base, vector).filter(|i| (i.writer == self.me && i.last > self.arrived) || i.late)
+    }
+
+    /// A collective is over: everybody knows everything up to `base`.
+    pub fn forget(&mut self, base: &Vector) {
+        self.base.merge(base);
+        let own = self.vector.get(self.me);
+        self.vector.merge(base);
+        if let Some(slot) = self.vector.0.get_mut(self.me as usize) {
+            *slot = own; // nobody else numbers our intervals
+        }
+        let base = &self.base;
+        self.store.retain(|(writer, last), _| *last > base.get(*writer));
+        self.told.values_mut().for_each(|told| told.merge(base));
+    }
+}

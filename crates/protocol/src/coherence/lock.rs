@@ -1,0 +1,185 @@
+//! Locks (COH-7), as seen by a node that wants them. A lock's manager is its number modulo the number of nodes.
+
+use super::codec::{Headline, Reader, Writer};
+use super::failure::Doing;
+use super::knowledge::Vector;
+use super::notices::{Interval, Runs};
+use super::post::Purpose;
+use super::release::Then;
+use super::{Coherence, CoherenceError, Pages, Value};
+use crate::Rank;
+use crate::planted::{Bug, planted};
+use crate::wind::{Class, Refusal, Token};
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// What comes with a lock.
+#[derive(Debug)]
+struct Grant {
+    epoch: u64,
+    vector: Vector,
+    intervals: Vec<Interval>,
+}
+
+/// A lock that a thread of this node waits for.
+#[derive(Debug)]
+struct Request {
+    lock: u64,
+    /// `None`: nobody waits any longer.
+    token: Option<Token>,
+    /// Granted, but as of an epoch that this node has not reached (COH-7.4).
+    early: Option<Grant>,
+}
+
+/// The locks that this node wants or has.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    next: u64,
+    requests: BTreeMap<u64, Request>,
+    /// By lock: the request that got it.
+    held: BTreeMap<u64, u64>,
+}
+
+impl Locks {
+    pub fn cancel(&mut self, token: Token) {
+        for request in self.requests.values_mut().filter(|request| request.token == Some(token)) {
+            request.token = None;
+        }
+    }
+}
+
+impl Coherence {
+    pub(super) fn manager(&self, lock: u64) -> Rank {
+        (lock % u64::from(self.nodes.max(1))) as Rank
+    }
+
+    pub(super) fn acquire(&mut self, lock: u64, token: Token) {
+        if let Some(error) = self.lock_impediment(Doing::Lock(lock), lock) {
+            return self.fail(token, error);
+        }
+        let request = self.locks.next;
+        self.locks.next += 1;
+        self.locks.requests.insert(request, Request { lock, token: Some(token), early: None });
+        let mut body = Writer::default();
+        self.knowledge.vector.write(&mut body);
+        let purpose = Purpose::Control(Doing::Lock(lock));
+        self.post(self.manager(lock), Class::Ordered, Headline::Acquire { lock, request }, body.0, purpose);
+    }
+
+    pub(super) fn release_lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
+        match self.locks.held.remove(&lock) {
+            Some(request) => self.begin_release(Then::Unlock { lock, request, token }, pages),
+            None => self.fail(token, CoherenceError::NotHeld { lock }),
+        }
+    }
+
+    /// Our diffs are at their homes: the lock may go, with what its next holder may not know.
+    pub(super) fn give_back(&mut self, lock: u64, request: u64, vector: &Vector) {
+        let manager = self.manager(lock);
+        let mut body = Writer::default();
+        vector.write(&mut body);
+        self.knowledge.tell(manager, vector, &mut body);
+        let head = Headline::Unlock { lock, request, epoch: self.epoch };
+        // Ordered: the next unlock to this manager leaves out what this one tells.
+        self.post(manager, Class::Ordered, head, body.0, Purpose::Control(Doing::Unlock(lock)));
+    }
+
+    pub(super) fn take_grant(
+        &mut self,
+        from: Rank,
+        lock: u64,
+        request: u64,
+        epoch: u64,
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
+        let mut reader = Reader(body);
+        let known = self.locks.requests.get_mut(&request).filter(|known| known.lock == lock && known.early.is_none());
+        let Some(known) = known.filter(|_| lock % u64::from(self.nodes.max(1)) == u64::from(from)) else {
+            return Err(Refusal::UnknownObject);
+        };
+        if reader.byte()? != 0 {
+            let rank = reader.number_u32()?;
+            reader.end()?;
+            let token = known.token;
+            self.locks.requests.remove(&request);
+            let error = CoherenceError::NodeDead { doing: Doing::Lock(lock).to_string(), rank };
+            token.into_iter().for_each(|token| self.fail(token, error.clone()));
+            return Ok(());
+        }
+        let vector = Vector::read(&mut reader, self.nodes)?;
+        let intervals = Interval::read_all(&mut reader, self.nodes, &self.arrays)?;
+        reader.end()?;
+        // Nobody can be more than one collective ahead of us: it would have needed our arrival.
+        if epoch > self.epoch.saturating_add(1) {
+            return Err(Refusal::Malformed);
+        }
+        known.early = Some(Grant { epoch, vector, intervals });
+        self.take_deferred_grants(pages);
+        Ok(())
+    }
+
+    /// Take every grant whose epoch this node has reached. If somebody is dead, the epoch may never come: those fail.
+    pub(super) fn take_deferred_grants(&mut self, pages: &mut dyn Pages) {
+        let hopeless = self.dead.first().copied();
+        let ready = |request: &Request| request.early.as_ref().is_some_and(|g| g.epoch <= self.epoch || hopeless.is_some());
+        let ready: Vec<u64> = self.locks.requests.iter().filter(|(_, r)| ready(r)).map(|(number, _)| *number).collect();
+        for number in ready {
+            let Some(Request { lock, token, early: Some(grant) }) = self.locks.requests.remove(&number) else { continue };
+            let in_time = grant.epoch <= self.epoch;
+            if in_time {
+                self.learn(grant, pages);
+            }
+            match (token, hopeless) {
+                (Some(token), _) if in_time => {
+                    self.statistics.locks += 1;
+                    self.locks.held.insert(lock, number);
+                    self.done(token, Value::None);
+                }
+                (token, rank) => {
+                    let doing = Doing::Lock(lock).to_string();
+                    let error = rank.map(|rank| CoherenceError::NodeDead { doing, rank });
+                    token.into_iter().zip(error).for_each(|(token, error)| self.fail(token, error));
+                    self.begin_release(Then::Unlock { lock, request: number, token: Token::NONE }, pages);
+                }
+            }
+        }
+    }
+
+    /// COH-7.3: everything that happened before the last unlock is known here from now on.
+    fn learn(&mut self, grant: Grant, pages: &mut dyn Pages) {
+        let vector = &self.knowledge.vector;
+        let news = grant.intervals.iter().filter(|i| i.writer != self.me && i.last > vector.get(i.writer));
+        let runs = Runs::union(news.map(|interval| &interval.runs));
+        if !planted(Bug::SkipInvalidation) {
+            self.invalidate(&runs, pages);
+        }
+        for interval in grant.intervals {
+            self.knowledge.insert(interval);
+        }
+        for rank in (0..self.nodes).filter(|rank| *rank != self.me) {
+            self.knowledge.vector.raise(rank, grant.vector.get(rank));
+        }
+    }
+
+    /// Locks that the dead node managed, had or wanted.
+    pub(super) fn lock_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
+        let nodes = u64::from(self.nodes.max(1));
+        let lost: Vec<u64> =
+            self.locks.requests.iter().filter(|(_, r)| r.lock % nodes == u64::from(rank)).map(|(n, _)| *n).collect();
+        for number in lost {
+            if let Some(Request { lock, token: Some(token), .. }) = self.locks.requests.remove(&number) {
+                self.fail(token, CoherenceError::NodeDead { doing: Doing::Lock(lock).to_string(), rank });
+            }
+        }
+        self.take_deferred_grants(pages);
+        self.manager_death(rank);
+    }
+
+    /// Nobody gets a lock here any more: what is granted later goes straight back.
+    pub(super) fn fail_locks(&mut self, error: &CoherenceError, _pages: &mut dyn Pages) {
+        let tokens: Vec<Token> = self.locks.requests.values_mut().filter_map(|request| request.token.take()).collect();
+        tokens.into_iter().for_each(|token| self.fail(token, error.clone()));
+    }
+}

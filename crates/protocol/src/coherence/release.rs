@@ -1,0 +1,215 @@
+//! Releases (COH-5): what this node has written goes to its homes and is acknowledged there before anybody is told.
+
+use super::array::{self, PageId, State};
+use super::codec::{Headline, Writer};
+use super::failure::Doing;
+use super::knowledge::Vector;
+use super::notices::Runs;
+use super::post::Purpose;
+use super::{Access, ArrayId, Coherence, Pages, Value, diff};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::wind::{Class, Token};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A diff message is sent when its body has grown to this.
+const DIFF_BODY: usize = 32 << 10;
+
+/// What follows when all is at the homes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Then {
+    /// Tell rank 0 that we have arrived.
+    Arrive,
+    /// Give a lock back.
+    Unlock { lock: u64, request: u64, token: Token },
+}
+
+/// A release that waits for its diffs.
+#[derive(Debug)]
+struct Release {
+    /// Diff messages with smaller numbers must be settled.
+    boundary: u64,
+    /// What this node knew when it began: no more may be told, for what came later is perhaps not at its home yet.
+    vector: Vector,
+    then: Then,
+}
+
+/// Releases under way, finished in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct Releases {
+    /// Diff messages not yet settled.
+    pub outstanding: BTreeSet<u64>,
+    /// How many of them go to each home.
+    pub diffs_to: BTreeMap<Rank, u32>,
+    /// Pages whose changes went home before their interval was closed, because another's notice named them.
+    early: BTreeSet<PageId>,
+    queue: VecDeque<Release>,
+}
+
+/// Changes collected for one home.
+#[derive(Default)]
+struct Parcels(BTreeMap<(ArrayId, Rank), Writer>);
+
+impl Releases {
+    /// A diff message is settled, or never will be.
+    pub fn settled(&mut self, number: u64, to: Rank) {
+        if self.outstanding.remove(&number)
+            && let Some(count) = self.diffs_to.get_mut(&to)
+        {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Nobody waits for this unlock any longer.
+    pub fn cancel(&mut self, cancelled: Token) {
+        for release in &mut self.queue {
+            if let Then::Unlock { token, .. } = &mut release.then
+                && *token == cancelled
+            {
+                *token = Token::NONE;
+            }
+        }
+    }
+}
+
+impl Coherence {
+    /// Close the interval, send its changes to their homes, and do `then` when they are there.
+    pub(super) fn begin_release(&mut self, then: Then, pages: &mut dyn Pages) {
+        self.close_interval(pages);
+        let (boundary, vector) = (self.next_token, self.knowledge.vector.clone());
+        self.releases.queue.push_back(Release { boundary, vector, then });
+    }
+
+    /// COH-5.1: all dirty pages become read-only *first*, so that other threads' stores from now on trap into a new interval.
+    fn close_interval(&mut self, pages: &mut dyn Pages) {
+        let dirty = core::mem::take(&mut self.dirty);
+        for (array, range) in array::ranges(dirty.iter().copied()) {
+            pages.set_access(array, range, Access::Read);
+        }
+        let mut written = core::mem::take(&mut self.releases.early);
+        let mut homed: Vec<PageId> = Vec::new();
+        let mut parcels = Parcels::default();
+        for id in dirty {
+            let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
+            if array.state(id.1) == State::HomeWrite {
+                array.set(id.1, State::HomeRead);
+                homed.push(id);
+                written.insert(id);
+            } else {
+                array.set(id.1, State::Read);
+                if self.parcel(id, &mut parcels, pages) {
+                    written.insert(id);
+                }
+            }
+        }
+        self.send_parcels(parcels);
+        if written.is_empty() {
+            return;
+        }
+        let late = self.collective.is_waiting();
+        let runs = Runs::from_pages(written);
+        self.statistics.notices += runs.pages();
+        let number = self.knowledge.close(runs, late);
+        for (array, page) in homed {
+            if let Some(array) = self.arrays.get_mut(array as usize) {
+                array.noticed.insert(page, number);
+            }
+        }
+    }
+
+    /// Compare a page with its twin, which ends here; its changes go into the parcel for its home. Is there any?
+    fn parcel(&mut self, id: PageId, parcels: &mut Parcels, pages: &mut dyn Pages) -> bool {
+        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return false };
+        let Some(twin) = array.twins.remove(&id.1) else { return false };
+        let home = array.home(id.1);
+        let mut now = vec![0u8; PAGE];
+        pages.read(id.0, id.1, &mut now);
+        let parcel = parcels.0.entry((id.0, home)).or_default();
+        if !diff::encode(id.1, &twin, &now, parcel) {
+            return false;
+        }
+        self.statistics.diffs += 1;
+        if parcel.0.len() >= DIFF_BODY {
+            let full = core::mem::take(parcel);
+            self.send_diff(id.0, home, full);
+        }
+        true
+    }
+
+    fn send_parcels(&mut self, parcels: Parcels) {
+        for ((array, home), parcel) in parcels.0 {
+            if !parcel.0.is_empty() {
+                self.send_diff(array, home, parcel);
+            }
+        }
+    }
+
+    fn send_diff(&mut self, array: ArrayId, home: Rank, body: Writer) {
+        if self.dead.contains(&home) {
+            self.lost_diff = Some(home);
+            return;
+        }
+        self.statistics.diff_bytes += body.0.len() as u64;
+        self.post(home, Class::Unordered, Headline::Diff { array }, body.0, Purpose::Diff);
+    }
+
+    /// COH-4.4: others have written these pages. Copies here become invalid; one that is dirty here (two writers on one page) gives
+    /// its changes to its home first, and they are named in our next interval.
+    pub(super) fn invalidate(&mut self, runs: &Runs, pages: &mut dyn Pages) {
+        let mut clean: Vec<PageId> = Vec::new();
+        let mut dirty: Vec<PageId> = Vec::new();
+        for (id, range) in runs.iter() {
+            for page in range.clone() {
+                let Some(array) = self.arrays.get_mut(*id as usize) else { break };
+                match array.state(page) {
+                    State::Read => clean.push((*id, page)),
+                    State::Write => dirty.push((*id, page)),
+                    State::Fetching => {
+                        self.mark_stale((*id, page));
+                        continue;
+                    }
+                    _ => continue,
+                }
+                array.set(page, State::Invalid);
+            }
+        }
+        self.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;
+        // Unmapped first: a store of another thread from here on traps, and is not lost between diff and unmapping.
+        let mut all: Vec<PageId> = clean.iter().chain(&dirty).copied().collect();
+        all.sort_unstable();
+        for (array, range) in array::ranges(all) {
+            pages.invalidate(array, range);
+        }
+        let mut parcels = Parcels::default();
+        for id in dirty {
+            self.dirty.remove(&id);
+            if self.parcel(id, &mut parcels, pages) {
+                self.releases.early.insert(id);
+            }
+        }
+        self.send_parcels(parcels);
+    }
+
+    /// Finish the first release if its diffs are settled: `true` if so.
+    pub(super) fn advance_releases(&mut self, pages: &mut dyn Pages) -> bool {
+        let Some(release) = self.releases.queue.front() else { return false };
+        if self.releases.outstanding.first().is_some_and(|number| *number < release.boundary) {
+            return false;
+        }
+        let Some(release) = self.releases.queue.pop_front() else { return false };
+        match release.then {
+            Then::Arrive => self.arrive(&release.vector, pages),
+            Then::Unlock { lock, request, token } => {
+                // The lock is given back in any case: others shall get it, or their own error.
+                self.give_back(lock, request, &release.vector);
+                match self.lock_impediment(Doing::Unlock(lock), lock) {
+                    Some(error) => self.fail(token, error),
+                    None => self.done(token, Value::None),
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,1 @@
+//! Coherence against a model of the machine.

@@ -1,0 +1,135 @@
+//! Touches of pages by this node's threads: what each state makes of them (COH-3.2).
+
+use super::array::{PageId, State};
+use super::{Access, ArrayId, Coherence, CoherenceError, Pages, Value};
+use crate::limits::PAGE;
+use crate::wind::Token;
+use alloc::string::String;
+use alloc::vec;
+use core::ops::Range;
+
+/// Pages around the first touch of a page homed here that are mapped with it: 2 MiB.
+const FIRST_TOUCH: u64 = 512;
+/// Pages that one explicit touch asks for ahead of the first that is missing.
+const TOUCH_AHEAD: u64 = 256;
+
+/// A range being made valid page by page.
+#[derive(Clone, Debug)]
+pub(super) struct Touch {
+    pub array: ArrayId,
+    /// All before this have been valid since the call.
+    pub next: u64,
+    pub end: u64,
+    pub access: Access,
+    pub token: Token,
+}
+
+impl Coherence {
+    pub(super) fn begin_touch(&mut self, array: ArrayId, range: Range<u64>, access: Access, token: Token) {
+        let doing = || String::from("touch");
+        let Some(known) = self.arrays.get(array as usize).filter(|known| known.agreed) else {
+            return self.fail(token, CoherenceError::UnknownArray { doing: doing(), array });
+        };
+        if range.start > range.end || range.end > known.pages {
+            let error = CoherenceError::OutOfRange {
+                doing: doing(),
+                array: known.name.clone(),
+                first: range.start,
+                end: range.end,
+                pages: known.pages,
+            };
+            return self.fail(token, error);
+        }
+        self.touches.push(Touch { array, next: range.start, end: range.end, access, token });
+        self.touches_due = true;
+    }
+
+    /// Move every touch on as far as it goes now.
+    pub(super) fn advance_touches(&mut self, pages: &mut dyn Pages) {
+        let mut waiting = core::mem::take(&mut self.touches);
+        waiting.retain_mut(|touch| {
+            while touch.next < touch.end && self.ensure((touch.array, touch.next), touch.access, Some(touch.end), pages) {
+                touch.next += 1;
+            }
+            for page in touch.next..touch.end.min(touch.next + TOUCH_AHEAD) {
+                self.ensure((touch.array, page), touch.access, Some(touch.end), pages);
+            }
+            if touch.next == touch.end {
+                self.done(touch.token, Value::None);
+            }
+            touch.next < touch.end
+        });
+        waiting.append(&mut self.touches);
+        self.touches = waiting;
+    }
+
+    /// One fault of a thread that sleeps until the page is mapped for what it wants.
+    pub(super) fn take_fault(&mut self, id: PageId, access: Option<Access>, pages: &mut dyn Pages) {
+        let Some(array) = self.arrays.get(id.0 as usize).filter(|array| array.contains(id.1, 1)) else { return };
+        let state = array.state(id.1);
+        let access = access.unwrap_or(if state.holds(Access::Read) { Access::Write } else { Access::Read });
+        match access {
+            Access::Write if state != State::Write && state != State::HomeWrite => self.statistics.write_faults += 1,
+            Access::Read if !state.holds(Access::Read) => self.statistics.read_faults += 1,
+            _ => {}
+        }
+        if state.holds(access) {
+            // Somebody else's fault has been served since: this thread must still be woken.
+            let mapped = if state.holds(Access::Write) { Access::Write } else { Access::Read };
+            pages.install(id.0, id.1..id.1 + 1, mapped);
+            pages.set_access(id.0, id.1..id.1 + 1, mapped);
+        } else {
+            self.ensure(id, access, None, pages);
+        }
+    }
+
+    /// Make one page valid for `access`: `true` if it is now, otherwise it has been asked for. `within`: fetch ahead up to
+    /// there; otherwise as far as the faults so far suggest.
+    pub(super) fn ensure(&mut self, id: PageId, access: Access, within: Option<u64>, pages: &mut dyn Pages) -> bool {
+        let (array, page) = id;
+        let Some(known) = self.arrays.get_mut(array as usize) else { return false };
+        let one = page..page + 1;
+        match (known.state(page), access) {
+            (state, access) if state.holds(access) => {}
+            (State::HomeUntouched, _) => {
+                let window = page / FIRST_TOUCH * FIRST_TOUCH;
+                let row = known.row(page, window..window + FIRST_TOUCH);
+                row.clone().for_each(|page| known.set(page, State::HomePrivate));
+                pages.install(array, row, Access::Write);
+            }
+            (State::HomeShared, Access::Read) => {
+                known.set(page, State::HomeRead);
+                pages.install(array, one, Access::Read);
+            }
+            (State::HomeShared, Access::Write) => {
+                known.set(page, State::HomeWrite);
+                self.dirty.insert(id);
+                pages.install(array, one, Access::Write);
+            }
+            (State::HomeRead, _) => {
+                known.set(page, State::HomeWrite);
+                self.dirty.insert(id);
+                pages.set_access(array, one, Access::Write);
+            }
+            (State::Read, _) => {
+                self.make_twin(id, pages);
+                pages.set_access(array, one, Access::Write);
+            }
+            (State::Invalid, _) => return self.demand(id, access, within, pages),
+            (State::Fetching, _) => return self.want(id, access, pages),
+            (State::Write | State::HomePrivate | State::HomeWrite, _) => {}
+        }
+        true
+    }
+
+    /// Remember what a clean page is before it is written; it is dirty from now on.
+    pub(super) fn make_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
+        let mut twin = vec![0u8; PAGE].into_boxed_slice();
+        pages.read(id.0, id.1, &mut twin);
+        if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+            array.twins.insert(id.1, twin);
+            array.set(id.1, State::Write);
+            self.dirty.insert(id);
+        }
+    }
+}
