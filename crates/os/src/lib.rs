@@ -6,6 +6,7 @@
 //! - [`interfaces`]: the network interfaces of this machine.
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
+//! - [`probe`]: what this machine offers, for `oikaze doctor`.
 //! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -14,4 +15,5 @@ pub mod cpu;
 pub mod interfaces;
 pub mod link;
 pub mod memory;
+pub mod probe;
 pub mod without;

@@ -9,15 +9,18 @@ use std::path::Path;
 
 /// Refuses `len` bytes if clearly more than there is.
 pub(super) fn check(len: usize) -> Result<(), MemoryError> {
+    match memory_left().into_iter().find(|(available, _)| *available < len) {
+        Some((available, limit)) => Err(MemoryError::NotAvailable { bytes: len, available, limit }),
+        None => Ok(()),
+    }
+}
+
+/// Bytes that can still be had, by each limit that is known, with whose it is.
+pub(crate) fn memory_left() -> Vec<(usize, &'static str)> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
     let group = read_to_string("/proc/self/cgroup").ok().and_then(|text| of_group(&text, Path::new("/sys/fs/cgroup")));
     let limits = [(machine, "the machine's free memory and swap"), (group, "the control group's memory limit")];
-    for (available, limit) in limits {
-        if let Some(available) = available.filter(|available| *available < len) {
-            return Err(MemoryError::NotAvailable { bytes: len, available, limit });
-        }
-    }
-    Ok(())
+    limits.into_iter().filter_map(|(available, limit)| Some((available?, limit))).collect()
 }
 
 /// `MemAvailable` and `SwapFree` of `/proc/meminfo`, in bytes.

@@ -26,6 +26,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use available::memory_left;
 pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;

@@ -25,10 +25,10 @@ mod uffd_sys;
 mod userfaultfd;
 
 pub use borrows::{Borrows, ReadGuard, WriteGuard};
-pub use choose::{Choice, choose};
+pub use choose::{Choice, choose, open};
 pub use error::SharedError;
 pub use mprotect::Mprotect;
 pub use page_set::PageSet;
 pub use shared_memory::SharedMemory;
 pub use tracker::{FaultAt, Tracker, TrackerKind, View};
-pub use userfaultfd::Userfaultfd;
+pub use userfaultfd::{Feature, Userfaultfd, userfaultfd_features};

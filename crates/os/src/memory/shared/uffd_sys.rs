@@ -24,6 +24,9 @@ pub(crate) mod feature {
     pub(crate) const PAGEFAULT_FLAG_WP: u64 = sys::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
     pub(crate) const MINOR_SHMEM: u64 = sys::UFFD_FEATURE_MINOR_SHMEM as u64;
     pub(crate) const WP_SHMEM: u64 = sys::UFFD_FEATURE_WP_HUGETLBFS_SHMEM as u64;
+    pub(crate) const POISON: u64 = sys::UFFD_FEATURE_POISON as u64;
+    pub(crate) const WP_ASYNC: u64 = sys::UFFD_FEATURE_WP_ASYNC as u64;
+    pub(crate) const MOVE: u64 = sys::UFFD_FEATURE_MOVE as u64;
     /// What the tracker needs.
     pub(crate) const TRACKER: u64 = MISSING_SHMEM | PAGEFAULT_FLAG_WP | MINOR_SHMEM | WP_SHMEM;
 }

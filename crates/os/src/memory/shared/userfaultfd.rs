@@ -89,6 +89,37 @@ fn failed(call: &str, start: usize, len: usize, e: io::Error) -> SharedError {
     SharedError::new(format!("{call} of {len} bytes at {start:#x}"), e, remedy)
 }
 
+/// One feature of userfaultfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name.
+    pub name: &'static str,
+    /// The Linux version that has it first.
+    pub since: &'static str,
+    /// Does the tracker need it?
+    pub needed: bool,
+    /// Does this kernel have it?
+    pub there: bool,
+}
+
+/// Ask the kernel for its userfaultfd features. (That pages can be mapped write-protected, 6.4, is not among those it names.)
+///
+/// # Errors
+/// userfaultfd cannot be opened at all.
+pub fn userfaultfd_features() -> io::Result<Vec<Feature>> {
+    let fd = uffd_sys::open_user_mode().or_else(|e| uffd_sys::open_full().map_err(|_| e))?;
+    let there = uffd_sys::handshake(&fd, 0)?;
+    let known = [
+        ("userfaultfd minor faults on shmem", "5.14", feature::MINOR_SHMEM),
+        ("userfaultfd write-protect on shmem", "5.19", feature::WP_SHMEM),
+        ("userfaultfd POISON", "6.6", feature::POISON),
+        ("userfaultfd WP_ASYNC", "6.7", feature::WP_ASYNC),
+        ("userfaultfd MOVE", "6.8", feature::MOVE),
+    ];
+    let feature = |(name, since, bit)| Feature { name, since, needed: feature::TRACKER & bit != 0, there: there & bit != 0 };
+    Ok(known.map(feature).to_vec())
+}
+
 impl Tracker for Userfaultfd {
     fn kind(&self) -> TrackerKind {
         self.kind

@@ -1,0 +1,76 @@
+//! Memory, mappings and cores.
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{Finding, Verdict, bytes, number};
+use crate::cpu;
+use crate::memory::memory_left;
+
+/// What the smallest useful job takes.
+const MEMORY_LEAST: u64 = 64 << 20;
+/// What is enough for the demo (Himeno S on four nodes) with room to spare.
+const MEMORY_FINE: u64 = 1 << 30;
+/// The kernel's default for mappings.
+const MAPPINGS: u64 = 65_530;
+const FILES: u64 = 256;
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![mappings(), memory(), shm(), locked(), files(), cores()]
+}
+
+fn mappings() -> Finding {
+    let needed = format!("{MAPPINGS} (each run of equal pages is one, where pages are tracked by mprotect)");
+    match number::<u64>("/proc/sys/vm/max_map_count") {
+        Some(limit) => {
+            let ok = if limit >= MAPPINGS { Verdict::Good } else { Verdict::Degraded };
+            Finding::new("vm.max_map_count", limit.to_string(), needed, ok).fix("sysctl -w vm.max_map_count=1048576")
+        }
+        None => Finding::new("vm.max_map_count", "unknown (/proc/sys is hidden)", needed, Verdict::Good),
+    }
+}
+
+fn memory() -> Finding {
+    let needed = format!("{} at the least, for arrays and buffers", bytes(MEMORY_LEAST));
+    let least = memory_left().into_iter().min_by_key(|(left, _)| *left);
+    match least {
+        Some((left, limit)) => {
+            let left = left as u64;
+            let ok = match left {
+                MEMORY_FINE.. => Verdict::Good,
+                MEMORY_LEAST.. => Verdict::Degraded,
+                _ => Verdict::Missing,
+            };
+            Finding::new("memory left", format!("{} ({limit})", bytes(left)), needed, ok)
+                .fix("Raise the container's memory limit or end other programs; arrays are divided among nodes, so more nodes help too.")
+        }
+        None => Finding::new("memory left", "unknown (/proc/meminfo is hidden)", needed, Verdict::Good),
+    }
+}
+
+fn shm() -> Finding {
+    let found = match rustix::fs::statvfs("/dev/shm") {
+        Ok(stat) => format!("{} free", bytes(stat.f_bavail.saturating_mul(stat.f_frsize))),
+        Err(e) => format!("not there ({e})"),
+    };
+    Finding::new("/dev/shm", found, "nothing: memory files (memfd) do not count there", Verdict::Good)
+}
+
+fn locked() -> Finding {
+    let found = getrlimit(Resource::Memlock).current.map_or("unlimited".to_owned(), bytes);
+    Finding::new("locked memory (ulimit -l)", found, "nothing: no memory is pinned", Verdict::Good)
+}
+
+fn files() -> Finding {
+    let limit = getrlimit(Resource::Nofile).current;
+    let ok = if limit.is_none_or(|l| l >= FILES) { Verdict::Good } else { Verdict::Degraded };
+    let found = limit.map_or("unlimited".to_owned(), |l| l.to_string());
+    Finding::new("open files (ulimit -n)", found, format!("{FILES}: sockets, and one file for each array"), ok)
+        .fix("Raise it: ulimit -n 4096")
+}
+
+fn cores() -> Finding {
+    let cores = cpu::usable_cores();
+    let ok = if cores >= 2 { Verdict::Good } else { Verdict::Degraded };
+    Finding::new("usable cores", cores.to_string(), "2, so that waiting may spin beside the program", ok)
+        .fix("Give the container or job more cores; with one, waiting blocks, which costs some 25 µs a message.")
+}

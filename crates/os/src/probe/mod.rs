@@ -1,0 +1,141 @@
+//! What this machine offers, for `oikaze doctor`: each thing as found, as needed, and what to do about the difference.
+//!
+//! Features are tried, not looked up: a version says what a kernel may be able to do, a sandbox decides what it will. Nothing here
+//! changes the machine, and everything tried is undone.
+
+mod kernel;
+mod limits;
+mod network;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::without::Without;
+
+/// How well a thing suits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// It works, with less speed or a restriction.
+    Degraded,
+    /// Something will not work.
+    Missing,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Good => "good",
+            Verdict::Degraded => "degraded",
+            Verdict::Missing => "missing",
+        })
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its name.
+    pub what: &'static str,
+    /// As it is here.
+    pub found: String,
+    /// As it should be, and what for.
+    pub needed: String,
+    /// How well it suits.
+    pub ok: Verdict,
+    /// What to do; empty if nothing.
+    pub fix: String,
+}
+
+impl Finding {
+    fn new(what: &'static str, found: impl Into<String>, needed: impl Into<String>, ok: Verdict) -> Finding {
+        Finding { what, found: found.into(), needed: needed.into(), ok, fix: String::new() }
+    }
+
+    /// What to do, kept only where there is something to do.
+    fn fix(mut self, fix: impl Into<String>) -> Finding {
+        if self.ok != Verdict::Good {
+            self.fix = fix.into();
+        }
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:8} {}: {} (needed: {})", self.ok, self.what, self.found, self.needed)?;
+        if self.fix.is_empty() { Ok(()) } else { write!(f, "\n         fix: {}", self.fix) }
+    }
+}
+
+/// Look at everything. Takes a few milliseconds.
+#[must_use]
+pub fn probe(without: &Without) -> Vec<Finding> {
+    let mut findings = kernel::findings(without);
+    findings.extend(limits::findings());
+    findings.extend(network::findings(without));
+    findings
+}
+
+/// The worst of these.
+#[must_use]
+pub fn worst(findings: &[Finding]) -> Verdict {
+    findings.iter().map(|f| f.ok).max().unwrap_or(Verdict::Good)
+}
+
+/// A number in a file of one number, such as those of /proc/sys.
+fn number<T: FromStr>(path: &str) -> Option<T> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// A field of /proc/self/status, such as `CapEff`.
+fn status_field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+}
+
+/// Bytes as people say them, rounded down.
+fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (0..units.len() - 1).find(|&u| count >> (10 * u) < 1024).unwrap_or(units.len() - 1);
+    format!("{} {}", count >> (10 * unit), units.get(unit).unwrap_or(&"B"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_finding_is_complete_and_what_is_not_good_has_a_fix() {
+        let findings = probe(&Without::default());
+        assert!(findings.len() > 15);
+        for finding in &findings {
+            println!("{finding}");
+            assert!(!finding.found.is_empty() && !finding.needed.is_empty(), "{finding}");
+            assert_eq!(finding.fix.is_empty(), finding.ok == Verdict::Good, "{finding}");
+        }
+        let names: std::collections::BTreeSet<_> = findings.iter().map(|f| f.what).collect();
+        assert_eq!(names.len(), findings.len(), "names are unique");
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_called_missing() {
+        let findings = probe(&Without::parse("uffd,gso").unwrap());
+        let tracker = findings.iter().find(|f| f.what == "page tracking").unwrap();
+        assert!(tracker.found.starts_with("mprotect") && tracker.ok == Verdict::Degraded, "{tracker}");
+    }
+
+    #[test]
+    fn byte_counts_read_well() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(4 << 20), "4 MiB");
+        assert_eq!(bytes(u64::MAX), "16777215 TiB");
+    }
+
+    #[test]
+    fn status_fields_are_found_by_their_whole_name() {
+        let text = "Seccomp_filters:\t3\nSeccomp:\t2\nCapEff:\t00000000000000ff\n";
+        assert_eq!(status_field(text, "Seccomp").as_deref(), Some("2"));
+        assert_eq!(status_field(text, "Cap"), None);
+    }
+}
