@@ -1,0 +1,88 @@
+//! A job of several nodes in one process, each on its own thread, over loopback.
+
+use oikaze::Job;
+use oikaze::job::{Bootstrap, JobError, Secret, Settings};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+#[derive(Default)]
+struct Store {
+    values: Mutex<HashMap<String, Vec<u8>>>,
+    changed: Condvar,
+}
+
+struct Place {
+    rank: u32,
+    size: u32,
+    secret: Secret,
+    settings: Settings,
+    store: Arc<Store>,
+}
+
+impl Bootstrap for Place {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn local_rank(&self) -> u32 {
+        self.rank
+    }
+    fn local_size(&self) -> u32 {
+        self.size
+    }
+    fn secret(&self) -> &Secret {
+        &self.secret
+    }
+    fn incarnation(&self) -> u64 {
+        1
+    }
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
+        self.store.values.lock().unwrap().insert(key.to_owned(), value.to_vec());
+        self.store.changed.notify_all();
+        Ok(())
+    }
+    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError> {
+        let deadline = Instant::now() + timeout;
+        let mut values = self.store.values.lock().unwrap();
+        loop {
+            if let Some(value) = values.get(key) {
+                return Ok(value.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let (what, missing) = (key.to_owned(), "it".to_owned());
+                return Err(JobError::TimedOut { what, limit: timeout, missing });
+            }
+            values = self.store.changed.wait_timeout(values, left).unwrap().0;
+        }
+    }
+    fn fence(&self, _: &str, _: Duration) -> Result<(), JobError> {
+        Ok(())
+    }
+    fn abort(&self, _: &str) {}
+    fn aborted(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Run `program` on `size` nodes at once, each its own thread; what each returned, by rank.
+pub fn cluster<T: Send>(size: u32, settings: &Settings, program: impl Fn(Job) -> T + Sync) -> Vec<T> {
+    let store = Arc::new(Store::default());
+    let secret = Secret::random().unwrap();
+    std::thread::scope(|scope| {
+        let nodes: Vec<_> = (0..size)
+            .map(|rank| {
+                let place = Place { rank, size, secret: secret.clone(), settings: settings.clone(), store: Arc::clone(&store) };
+                let program = &program;
+                scope.spawn(move || program(oikaze::join_as(Box::new(place)).unwrap()))
+            })
+            .collect();
+        nodes.into_iter().map(|node| node.join().unwrap()).collect()
+    })
+}
