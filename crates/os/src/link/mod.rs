@@ -70,7 +70,8 @@ pub trait Link: Send {
     /// Only what makes the link useless.
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize>;
 
-    /// Take what has arrived, one bounded burst: `take` is called for each datagram, with whom it came from. How many.
+    /// Take what has arrived, one bounded burst: `take` is called for each datagram, with whom it came from. How many; more
+    /// may be waiting, unless none came.
     ///
     /// # Errors
     /// Only what makes the link useless.

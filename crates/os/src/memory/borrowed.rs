@@ -54,6 +54,39 @@ impl<'env> Scope<'_, 'env> {
 /// that were kept fail with [`Closed`](super::AccessError::Closed), accesses under way are waited for.
 ///
 /// A [`Gather`](super::Gather) is an access under way: whoever keeps one makes the scope wait.
+///
+/// ```
+/// let source = vec![7_u8; 100];
+/// let mut target = vec![0_u8; 100];
+/// oikaze_os::memory::scope(|scope| {
+///     let (source, target) = (scope.borrow(&source), scope.borrow_mut(&mut target));
+///     let mut byte = [0];
+///     source.read(99, &mut byte)?;
+///     target.write(0, &byte)
+/// })?;
+/// assert_eq!(target[0], 7);
+/// # Ok::<(), oikaze_os::memory::AccessError>(())
+/// ```
+///
+/// Memory must outlive the scope, so what is made inside cannot be lent:
+///
+/// ```compile_fail,E0597
+/// oikaze_os::memory::scope(|scope| {
+///     let inside = vec![7_u8; 100];
+///     scope.borrow(&inside);
+/// });
+/// ```
+///
+/// and memory lent for writing cannot be touched otherwise meanwhile:
+///
+/// ```compile_fail,E0506
+/// let mut target = [0_u8; 100];
+/// oikaze_os::memory::scope(|scope| {
+///     let region = scope.borrow_mut(&mut target);
+///     target[0] = 1;
+///     region.len()
+/// });
+/// ```
 pub fn scope<'env, R>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
     struct Closing<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
     impl Drop for Closing<'_, '_, '_> {

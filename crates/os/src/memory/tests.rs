@@ -68,7 +68,7 @@ impl Old {
     /// The range, if it is inside and the region lives; by arithmetic that cannot overflow.
     fn range(&self, offset: u64, len: u64) -> Option<std::ops::Range<usize>> {
         let end = u128::from(offset) + u128::from(len);
-        (self.live && end <= self.bytes.len() as u128).then(|| offset as usize..end as usize)
+        (self.live && end <= self.bytes.len() as u128).then_some(offset as usize..end as usize)
     }
 }
 

@@ -17,7 +17,7 @@ use super::addresses::{path_mtu, payload_of};
 use super::{Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, local_addresses};
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
-use receive::Pool;
+use receive::{BUFFERS, Pool};
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use send::Sent;
@@ -177,15 +177,20 @@ impl Link for UdpLink {
         Ok(done)
     }
 
+    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
+    /// is there; one that had something, for several.
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
         let count = self.sockets.len();
         let mut taken = 0;
         for step in 0..count {
-            let Some(socket) = self.sockets.get((self.turn + step) % count) else { break };
+            let Some(socket) = self.sockets.get_mut((self.turn + step) % count) else { break };
             while taken < BURST {
-                let burst = self.pool.receive(socket.fd.as_fd(), &mut self.statistics, take)?;
+                let buffers = if socket.busy { BUFFERS } else { 1 };
+                let burst = self.pool.receive(socket.fd.as_fd(), buffers, &mut self.statistics, take)?;
                 taken += burst.datagrams;
-                if burst.drained {
+                let was_busy = socket.busy;
+                socket.busy = burst.buffers > usize::from(was_busy);
+                if !(was_busy && burst.full) {
                     break;
                 }
             }

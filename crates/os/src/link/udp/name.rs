@@ -12,7 +12,7 @@ pub(super) struct Name {
 impl Name {
     /// Room for the kernel to write one.
     pub(super) const fn empty() -> Name {
-        Name { storage: MaybeUninit::zeroed(), len: size_of::<libc::sockaddr_storage>() as libc::socklen_t }
+        Name { storage: MaybeUninit::uninit(), len: size_of::<libc::sockaddr_storage>() as libc::socklen_t }
     }
 
     pub(super) fn of(address: SocketAddr) -> Name {
@@ -56,23 +56,30 @@ impl Name {
         self.len
     }
 
-    /// What the kernel wrote, `len` bytes of it, if it is of a family we know.
-    pub(super) fn read(&self, len: libc::socklen_t) -> Option<SocketAddr> {
-        // SAFETY: the storage was zeroed when made, so all of it is initialized; the casts stay inside it and are aligned.
-        unsafe {
-            let family = libc::c_int::from((*self.as_ptr()).ss_family);
-            if family == libc::AF_INET && len as usize >= size_of::<libc::sockaddr_in>() {
-                let v4 = &*self.as_ptr().cast::<libc::sockaddr_in>();
-                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-                Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))
-            } else if family == libc::AF_INET6 && len as usize >= size_of::<libc::sockaddr_in6>() {
-                let v6 = &*self.as_ptr().cast::<libc::sockaddr_in6>();
-                let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
-                // The flow label is the sender's business and would make two addresses of one peer.
-                Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)))
-            } else {
-                None
-            }
+    /// The address in it, if it is of a family we know.
+    ///
+    /// # Safety
+    /// The kernel (or [`Name::of`]) has written its first `len` bytes.
+    pub(super) unsafe fn read(&self, len: libc::socklen_t) -> Option<SocketAddr> {
+        let len = len as usize;
+        if len < size_of::<libc::sa_family_t>() {
+            return None;
+        }
+        // SAFETY: the family comes first, and `len` bytes are written (the caller's promise); aligned for every address.
+        let family = unsafe { self.as_ptr().cast::<libc::sa_family_t>().read() };
+        if libc::c_int::from(family) == libc::AF_INET && len >= size_of::<libc::sockaddr_in>() {
+            // SAFETY: of this family, and as many bytes as it has are written.
+            let v4 = unsafe { self.as_ptr().cast::<libc::sockaddr_in>().read() };
+            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))
+        } else if libc::c_int::from(family) == libc::AF_INET6 && len >= size_of::<libc::sockaddr_in6>() {
+            // SAFETY: of this family, and as many bytes as it has are written.
+            let v6 = unsafe { self.as_ptr().cast::<libc::sockaddr_in6>().read() };
+            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            // The flow label is the sender's business and would make two addresses of one peer.
+            Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)))
+        } else {
+            None
         }
     }
 }
@@ -86,9 +93,10 @@ mod tests {
         for text in ["127.0.0.1:80", "255.1.2.3:65535", "[::1]:7", "[fe80::1%3]:9"] {
             let address: SocketAddr = text.parse().unwrap();
             let name = Name::of(address);
-            assert_eq!(name.read(name.len()), Some(address));
+            // SAFETY: written by `of`.
+            assert_eq!(unsafe { name.read(name.len()) }, Some(address));
+            // SAFETY: less than was written.
+            assert_eq!(unsafe { (name.read(0), name.read(1), name.read(4), name.read(15)) }, (None, None, None, None));
         }
-        assert_eq!(Name::empty().read(128), None);
-        assert_eq!(Name::of("1.2.3.4:5".parse().unwrap()).read(4), None);
     }
 }

@@ -3,17 +3,18 @@
 use super::super::Statistics;
 use super::name::Name;
 use super::socket::UDP_GRO;
-use core::mem::size_of;
+use core::mem::{MaybeUninit, size_of};
+use core::ptr::null_mut;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 use std::net::SocketAddr;
 
 /// Buffers filled by one call.
-const BUFFERS: usize = 8;
+pub(super) const BUFFERS: usize = 8;
 /// Bytes of each: no datagram and no group of them is longer.
 const BUFFER_LEN: usize = 64 << 10;
 /// Room for the control messages of one buffer, in words so that they are aligned.
-const CONTROL_WORDS: usize = 16;
+type ControlRoom = [u64; 8];
 
 /// Buffers that are used again and again.
 #[derive(Debug)]
@@ -25,32 +26,34 @@ pub(super) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
     pub(super) datagrams: usize,
-    /// Nothing is left for now.
-    pub(super) drained: bool,
+    /// Buffers that were filled.
+    pub(super) buffers: usize,
+    /// As many as there were: more may wait.
+    pub(super) full: bool,
 }
-
-type ControlRoom = [u64; CONTROL_WORDS];
 
 impl Pool {
     pub(super) fn new() -> Pool {
         Pool { bytes: vec![0; BUFFERS * BUFFER_LEN] }
     }
 
-    /// One call; hands each datagram on.
+    /// One call for up to `buffers` buffers (at most [`BUFFERS`]; one is quicker than several, if no more is there). Hands each
+    /// datagram on.
     pub(super) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
+        buffers: usize,
         statistics: &mut Statistics,
         take: &mut dyn FnMut(SocketAddr, &[u8]),
     ) -> io::Result<Burst> {
         let mut names = [const { Name::empty() }; BUFFERS];
-        let mut controls: [ControlRoom; BUFFERS] = [[0; CONTROL_WORDS]; BUFFERS];
+        let mut controls = [const { MaybeUninit::<ControlRoom>::uninit() }; BUFFERS];
         // SAFETY: plain data for which zeros are valid.
         let mut vectors: [libc::iovec; BUFFERS] = unsafe { core::mem::zeroed() };
         // SAFETY: as above.
         let mut messages: [libc::mmsghdr; BUFFERS] = unsafe { core::mem::zeroed() };
         let rooms = self.bytes.chunks_exact_mut(BUFFER_LEN).zip(&mut vectors).zip(&mut names).zip(&mut controls);
-        for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages) {
+        for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages).take(buffers) {
             *vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let header = &mut message.msg_hdr;
             header.msg_name = name.as_mut_ptr().cast();
@@ -60,16 +63,14 @@ impl Pool {
             header.msg_control = control.as_mut_ptr().cast();
             header.msg_controllen = size_of::<ControlRoom>() as _;
         }
-        let filled = receive_messages(fd, &mut messages)?;
-        if filled == 0 {
-            return Ok(Burst { datagrams: 0, drained: true });
-        }
-        statistics.calls_in += 1;
+        let filled = call(fd, messages.get_mut(..buffers).unwrap_or_default())?;
         let mut datagrams = 0;
         for ((buffer, name), message) in self.bytes.chunks_exact(BUFFER_LEN).zip(&names).zip(&messages).take(filled) {
             let bytes = buffer.get(..message.msg_len as usize);
+            // SAFETY: the kernel has filled this message, so it has written `msg_namelen` bytes of the name.
+            let from = unsafe { name.read(message.msg_hdr.msg_namelen) };
             let cut_short = message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-            let (Some(bytes), Some(from), false) = (bytes, name.read(message.msg_hdr.msg_namelen), cut_short) else {
+            let (Some(bytes), Some(from), false) = (bytes, from, cut_short) else {
                 statistics.truncated += 1;
                 continue;
             };
@@ -78,29 +79,35 @@ impl Pool {
             statistics.bytes_in += bytes.len() as u64;
         }
         statistics.datagrams_in += datagrams as u64;
-        Ok(Burst { datagrams, drained: filled < BUFFERS })
+        statistics.calls_in += u64::from(filled > 0);
+        Ok(Burst { datagrams, buffers: filled, full: filled == buffers })
     }
 }
 
 /// How many messages were filled: none if nothing is there.
-fn receive_messages(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr; BUFFERS]) -> io::Result<usize> {
+fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
     // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of them must not hold us here.
     for _ in 0..BUFFERS {
-        // SAFETY: every header leads to a buffer, a name and control room of its own that outlive the call, with their
-        // true lengths.
-        let answer = unsafe {
-            libc::recvmmsg(
-                fd.as_raw_fd(),
-                messages.as_mut_ptr(),
-                BUFFERS as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-                core::ptr::null_mut(),
-            )
+        let answer = match messages {
+            // SAFETY: the header leads to a buffer, a name and control room that outlive the call, with their true lengths.
+            [one] => match unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut one.msg_hdr, libc::MSG_DONTWAIT) } {
+                len if len < 0 => Err(io::Error::last_os_error()),
+                len => {
+                    one.msg_len = len as libc::c_uint;
+                    Ok(1)
+                }
+            },
+            _ => {
+                let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
+                // SAFETY: as above, for each of `count` headers.
+                let filled = unsafe { libc::recvmmsg(fd.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, null_mut()) };
+                usize::try_from(filled).map_err(|_| io::Error::last_os_error())
+            }
         };
-        if let Ok(filled) = usize::try_from(answer) {
-            return Ok(filled);
-        }
-        let error = io::Error::last_os_error();
+        let error = match answer {
+            Ok(filled) => return Ok(filled),
+            Err(error) => error,
+        };
         match error.raw_os_error().unwrap_or(0) {
             libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => return Ok(0),
             libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL | libc::ENOSYS => return Err(error),

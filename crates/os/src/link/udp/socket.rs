@@ -26,6 +26,8 @@ pub(super) struct Socket {
     /// Bytes, as the kernel counts them.
     pub(super) send_buffer: usize,
     pub(super) receive_buffer: usize,
+    /// The last look found something: ask for several buffers at once.
+    pub(super) busy: bool,
 }
 
 impl Socket {
@@ -49,7 +51,7 @@ impl Socket {
         // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
         let gso = !without.gso && set(fd.as_fd(), UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), UDP_GRO, 1).is_ok();
-        Ok(Socket { fd, local, gso, gro, send_buffer, receive_buffer })
+        Ok(Socket { fd, local, gso, gro, send_buffer, receive_buffer, busy: false })
     }
 
     /// Does a datagram to this address of ours come to this socket?
