@@ -103,14 +103,14 @@ fn prefixed(host: usize) -> Command {
     command
 }
 
-/// Becomes `command` on the host of node `OIKAZE_RANK`: what a launcher in the lab starts instead of the program itself.
+/// Becomes a shell that runs `command` on the host with this address: for a launcher, in place of ssh.
 ///
 /// # Errors
-/// The variable is missing, or the program cannot be started.
-pub fn place(command: &[OsString]) -> Result<(), Error> {
-    let rank = std::env::var("OIKAZE_RANK").ok().and_then(|rank| rank.parse::<usize>().ok());
-    let rank = rank.ok_or_else(|| Error::new("OIKAZE_RANK is not set to a number: start this by `oikaze run`"))?;
-    let why = prefixed(rank).args(command).exec();
+/// No such host, or the shell cannot be started.
+pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
+    let host = ADDRESSES.iter().position(|&host| host == address);
+    let host = host.ok_or_else(|| Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and "))))?;
+    let why = prefixed(host).args(["sh", "-c"]).arg(command.join(std::ffi::OsStr::new(" "))).exec();
     Err(Error::io("starting `ip netns exec` (package iproute2)", &why))
 }
 

@@ -32,10 +32,11 @@ enum What {
     /// One end of a floor (started by the bench itself).
     #[command(hide = true, subcommand)]
     Floor(floor::Role),
-    /// Runs a program as node OIKAZE_RANK of the lab (started by the bench itself).
+    /// Enters a host of the lab as ssh would enter one (started by the launcher).
     #[command(hide = true)]
-    Place {
-        #[arg(trailing_var_arg = true, required = true)]
+    Enter {
+        address: String,
+        #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
         command: Vec<std::ffi::OsString>,
     },
     /// Removes the lab when its standard input ends (started by the bench itself).
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     let result = match Options::parse().what {
         What::Wind(run) => wind::bench(&run),
         What::Floor(role) => floor::play(&role),
-        What::Place { command } => lab::place(&command),
+        What::Enter { address, command } => lab::enter(&address, &command),
         What::Janitor => lab::janitor(),
     };
     match result {

@@ -1,1 +1,61 @@
-fn main() {}
+//! Chores: `cargo xtask test | soak | fuzz | bench`.
+#![forbid(unsafe_code)]
+
+mod command;
+mod fuzz;
+mod soak;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the project.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", max_term_width = 120)]
+struct Options {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// All tests: of the workspace, of its concurrency (loom), of simulated clusters.
+    Test {
+        /// Simulated clusters.
+        #[arg(long, default_value_t = 200)]
+        seeds: u64,
+    },
+    /// The tests that take hours: many simulated clusters, many killed nodes, hostile bytes.
+    Soak(soak::Settings),
+    /// Hostile bytes against every parser.
+    Fuzz(fuzz::Settings),
+    /// Oikaze and its peers side by side: `cargo xtask bench wind [--quick] [--json FILE]`.
+    Bench {
+        /// Which bench, and what it is told; `--help` says more.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Options::parse().chore {
+        Chore::Test { seeds } => test::run(seeds),
+        Chore::Soak(settings) => soak::run(&settings),
+        Chore::Fuzz(settings) => fuzz::run(&settings),
+        Chore::Bench { arguments } => bench(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the bench and what it measures, and runs it: outside cargo, so that nothing competes for the cores.
+fn bench(arguments: &[String]) -> Result<(), String> {
+    command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-bench", "-p", "oikaze-cli"]).run()?;
+    command::Step::new(command::target().join("release/oikaze-bench")).args(arguments).run()
+}

@@ -1,14 +1,14 @@
 //! Oikaze itself, by `oikaze perf`, as a job of two nodes in the lab.
 //!
-//! The launcher runs on the first host, so that its store is reached from both; each node is moved to its own host by
-//! `place`.
+//! The launcher runs on the first host, so that its store is reached from both, and enters both by the bench's own
+//! stand-in for ssh.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 use crate::error::{Error, Tried};
-use crate::lab::Lab;
+use crate::lab::{ADDRESSES, Lab};
 use crate::process::alone;
 
 /// What `oikaze perf` is asked for.
@@ -59,7 +59,8 @@ pub fn measure(lab: &Lab, test: Test, size: usize, iterations: u32) -> Result<f6
         Test::PutLatency | Test::PutBandwidth => "put",
     };
     let mut command = lab.on(0, &oikaze);
-    command.args(["run", "-n", "2", "--"]).arg(me).args(["place", "--"]).arg(oikaze);
+    command.env("OIKAZE_RSH", format!("{} enter", me.display()));
+    command.args(["run", "--no-prefix", "--hosts", &ADDRESSES.join(","), "--"]).arg(oikaze);
     command.args(["perf", operation, "--size", &size.to_string(), "--iterations", &iterations.to_string(), "--json"]);
     let printed = alone(command)?;
     let line =

@@ -1,0 +1,73 @@
+//! Fuzzing with libFuzzer on the stable compiler: the targets of fuzz/fuzz_targets, each for a while.
+//!
+//! What `cargo fuzz` does, without what needs a nightly compiler (the address sanitizer: the parsers are safe code, so what
+//! can go wrong is a panic, an endless loop or too much memory, and libFuzzer sees all three).
+
+use std::fs;
+
+use clap::Args;
+
+use crate::command::{Step, cargo, root};
+
+/// How much of it.
+#[derive(Args)]
+pub struct Settings {
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Only this target.
+    #[arg(long)]
+    target: Option<String>,
+}
+
+impl Settings {
+    /// All targets, each for so long.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self { seconds, target: None }
+    }
+}
+
+/// Coverage for libFuzzer, overflow checks, debug assertions.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
+
+/// Fuzzes.
+///
+/// # Errors
+/// A target failed; the input that did it stays in fuzz/artifacts.
+pub fn run(settings: &Settings) -> Result<(), String> {
+    let fuzz = root().join("fuzz");
+    let wanted = |name: &String| settings.target.as_ref().is_none_or(|target| target == name);
+    let targets: Vec<String> = targets()?.into_iter().filter(wanted).collect();
+    if targets.is_empty() {
+        return Err(format!("no such fuzz target in {}", fuzz.join("fuzz_targets").display()));
+    }
+    // Named, so that the flags hold for the fuzzed code and not for build scripts.
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let build =
+        cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "fuzz/target", "--target", &triple]);
+    build.env("RUSTFLAGS", FLAGS).run()?;
+    for target in targets {
+        let (corpus, artifacts) = (fuzz.join("corpus").join(&target), fuzz.join("artifacts").join(&target));
+        for folder in [&corpus, &artifacts] {
+            fs::create_dir_all(folder).map_err(|why| format!("making {}: {why}", folder.display()))?;
+        }
+        println!("fuzzing {target} for {} s", settings.seconds);
+        let program = fuzz.join("target").join(&triple).join("release").join(&target);
+        let limits = [format!("-max_total_time={}", settings.seconds), "-timeout=10".into(), "-print_final_stats=1".into()];
+        let place = format!("-artifact_prefix={}/", artifacts.display());
+        Step::new(program).args(limits).args([place]).args([corpus]).run()?;
+    }
+    Ok(())
+}
+
+/// Each file of fuzz/fuzz_targets is a target.
+fn targets() -> Result<Vec<String>, String> {
+    let folder = root().join("fuzz/fuzz_targets");
+    let files = fs::read_dir(&folder).map_err(|why| format!("reading {}: {why}", folder.display()))?;
+    let mut names: Vec<String> =
+        files.filter_map(|file| Some(file.ok()?.file_name().to_str()?.strip_suffix(".rs")?.to_owned())).collect();
+    names.sort();
+    Ok(names)
+}

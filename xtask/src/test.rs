@@ -1,0 +1,89 @@
+//! All tests, and their sum.
+
+use crate::command::{Step, cargo, target};
+
+/// Sums of cargo's `test result:` lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sum {
+    suites: u32,
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+}
+
+impl Sum {
+    /// Adds a line, if it is a result: `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; …`.
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        self.suites += 1;
+        let words: Vec<&str> = result.split(&[' ', ';', '.'][..]).filter(|word| !word.is_empty()).collect();
+        for pair in words.windows(2) {
+            let [count, what] = pair else { continue };
+            let count = count.parse().unwrap_or(0);
+            match *what {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+
+    fn show(&self, what: &str) -> String {
+        format!("{what}: {} suites, {} passed, {} failed, {} ignored", self.suites, self.passed, self.failed, self.ignored)
+    }
+}
+
+/// Runs everything; goes on after a failure, so that all of them are seen.
+///
+/// # Errors
+/// What failed.
+pub fn run(seeds: u64) -> Result<(), String> {
+    let mut summaries = Vec::new();
+    let mut failures = Vec::new();
+    let mut tests = |what: &str, step: Step| {
+        let mut sum = Sum::default();
+        failures.extend(step.run_watched(|line| sum.add(line)).err());
+        summaries.push(sum.show(what));
+    };
+    tests("workspace", cargo(&["test", "--workspace", "--no-fail-fast"]));
+    let loom = cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--release", "--lib", "loom"]);
+    tests("loom", loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target().join("loom")));
+    failures.extend(simulate(0, seeds).err());
+    println!();
+    for summary in summaries {
+        println!("{summary}");
+    }
+    if failures.is_empty() {
+        println!("simulated clusters: {seeds} seeds, no failure");
+        return Ok(());
+    }
+    Err(format!("failed:\n  {}", failures.join("\n  ")))
+}
+
+/// Simulated clusters, from these seeds.
+///
+/// # Errors
+/// A seed failed; its output says how to run it again.
+pub fn simulate(first: u64, seeds: u64) -> Result<(), String> {
+    let range = format!("{first}..{}", first.saturating_add(seeds));
+    cargo(&["run", "--quiet", "--release", "-p", "oikaze-sim", "--", "--seeds", &range]).run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sum;
+
+    #[test]
+    fn results_are_added_and_other_lines_are_not() {
+        let mut sum = Sum::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.50s",
+        ] {
+            sum.add(line);
+        }
+        assert_eq!(sum, Sum { suites: 2, passed: 15, failed: 2, ignored: 1 });
+    }
+}
