@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::error::{Error, Tried};
+use crate::record::median;
 
 /// What both ends must agree on.
 #[derive(Args)]
@@ -39,15 +40,17 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(), Error> {
     }
 }
 
-/// Sends first; returns the time one way, in µs.
+/// Sends first; returns the median time one way, in µs.
 pub fn client(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
     let mut buffer = buffer(settings)?;
-    let started = Instant::now();
+    let mut times = Vec::with_capacity(settings.exchanges as usize);
     for _ in 0..settings.exchanges {
+        let started = Instant::now();
         socket.send(&buffer).tried("sending")?;
         receive(socket, &mut buffer)?;
+        times.push(started.elapsed().as_secs_f64() * 1e6 / 2.0);
     }
-    Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(settings.exchanges) / 2.0)
+    median(&times).ok_or_else(|| Error::new("no exchange was asked for: --exchanges 0"))
 }
 
 /// Answers each datagram.

@@ -25,7 +25,7 @@ pub enum Test {
 /// The line `oikaze perf --json` prints.
 #[derive(Deserialize)]
 struct Line {
-    /// One way, in µs, if latency was measured.
+    /// Median of one way, in µs, if latency was measured.
     latency_us: Option<f64>,
     /// In GB/s, if bandwidth was measured.
     bandwidth_gbs: Option<f64>,
