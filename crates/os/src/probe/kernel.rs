@@ -89,12 +89,7 @@ fn mode(kind: TrackerKind) -> Finding {
     };
     match shared::open(kind) {
         Ok(_) => Finding::new(what, "works (tried)", needed, Verdict::Good),
-        Err(e) => Finding::new(what, e.to_string(), needed, Verdict::Degraded).fix(match kind {
-            TrackerKind::UserfaultfdFull => {
-                "Grant CAP_SYS_PTRACE, or set vm.unprivileged_userfaultfd=1, or give access to /dev/userfaultfd (docs/KERNELS.md)."
-            }
-            _ => "Linux 6.4 or newer, and a seccomp profile that permits userfaultfd (docs/seccomp-oikaze.json).",
-        }),
+        Err(e) => Finding::new(what, e.reason(), needed, Verdict::Degraded).fix(e.remedy()),
     }
 }
 
@@ -130,7 +125,7 @@ fn chosen(without: &Without) -> Finding {
             Finding::new("page tracking", choice.to_string(), needed, ok)
                 .fix("Permit userfaultfd (docs/KERNELS.md), and remove uffd from OIKAZE_WITHOUT if it is there.")
         }
-        Err(e) => Finding::new("page tracking", e.to_string(), needed, Verdict::Missing)
+        Err(e) => Finding::new("page tracking", e.reason(), needed, Verdict::Missing)
             .fix("Remove uffd and mprotect from OIKAZE_WITHOUT; permit userfaultfd, mprotect and sigaction in the sandbox."),
     }
 }

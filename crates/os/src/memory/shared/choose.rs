@@ -25,7 +25,7 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.tracker.kind())?;
         for (kind, reason) in &self.passed_over {
-            write!(f, "; not {kind}: {reason}")?;
+            write!(f, "; not {kind} ({reason})")?;
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ pub fn choose(without: &Without) -> Result<Choice, SharedError> {
         }
         match open(kind) {
             Ok(tracker) => return Ok(Choice { tracker, passed_over }),
-            Err(e) => passed_over.push((kind, e.to_string())),
+            Err(e) => passed_over.push((kind, e.reason())),
         }
     }
     let reasons: Vec<_> = passed_over.iter().map(|(kind, reason)| format!("{kind}: {reason}")).collect();
@@ -93,16 +93,13 @@ mod tests {
         let choice = choose(&Without::parse("uffd").unwrap()).unwrap();
         assert_eq!(choice.tracker.kind(), TrackerKind::Mprotect);
         let report = choice.to_string();
-        assert!(
-            report.starts_with("mprotect + SIGSEGV; not userfaultfd (full): switched off by OIKAZE_WITHOUT=uffd"),
-            "{report}"
-        );
+        assert!(report.starts_with("mprotect + SIGSEGV; not full userfaultfd (switched off by OIKAZE_WITHOUT=uffd)"), "{report}");
         assert_ne!(choose(&Without::parse("uffd-full").unwrap()).unwrap().tracker.kind(), TrackerKind::UserfaultfdFull);
     }
 
     #[test]
     fn nothing_left_is_an_error_that_names_all() {
         let text = choose(&Without::parse("uffd,mprotect").unwrap()).unwrap_err().to_string();
-        assert!(text.contains("userfaultfd (user mode only)") && text.contains("OIKAZE_WITHOUT=mprotect"), "{text}");
+        assert!(text.contains("userfaultfd for user mode only") && text.contains("OIKAZE_WITHOUT=mprotect"), "{text}");
     }
 }

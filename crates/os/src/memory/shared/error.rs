@@ -43,6 +43,18 @@ impl SharedError {
         }
     }
 
+    /// What was tried and why it failed, without what to do about it.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        format!("{}: {}", self.tried, self.why)
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
     /// What the system answered, if it was asked.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {

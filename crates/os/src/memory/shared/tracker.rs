@@ -35,8 +35,8 @@ impl TrackerKind {
 impl fmt::Display for TrackerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            TrackerKind::UserfaultfdFull => "userfaultfd (full)",
-            TrackerKind::UserfaultfdUserMode => "userfaultfd (user mode only)",
+            TrackerKind::UserfaultfdFull => "full userfaultfd",
+            TrackerKind::UserfaultfdUserMode => "userfaultfd for user mode only",
             TrackerKind::Mprotect => "mprotect + SIGSEGV",
         })
     }

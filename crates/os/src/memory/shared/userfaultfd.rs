@@ -51,7 +51,7 @@ impl Userfaultfd {
             let remedy = match e.raw_os_error() {
                 Some(libc::ENOSYS) => "This kernel was built without userfaultfd, or the container's seccomp profile hides it.",
                 Some(libc::EPERM) if kind == TrackerKind::UserfaultfdFull => {
-                    "Grant CAP_SYS_PTRACE, set vm.unprivileged_userfaultfd=1, or give access to /dev/userfaultfd; in a container also allow userfaultfd in its seccomp profile (docs/KERNELS.md)."
+                    "Grant CAP_SYS_PTRACE, set vm.unprivileged_userfaultfd=1, or give access to /dev/userfaultfd (docs/KERNELS.md)."
                 }
                 Some(libc::EPERM) => "Allow userfaultfd in the container's seccomp profile (docs/KERNELS.md).",
                 Some(libc::EINVAL) => "User-mode-only userfaultfd needs Linux 5.11.",
