@@ -32,15 +32,51 @@ fn of_machine(text: &str) -> Option<usize> {
     field("MemAvailable")?.checked_add(field("SwapFree").unwrap_or(0))
 }
 
-/// What the tightest of the control groups (version 2) above us leaves.
+/// The files of one version of control groups.
+struct Version {
+    mount: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// Fields of `memory.stat`: cached files, which are given up before anything is killed.
+    cached: [&'static str; 2],
+}
+
+const VERSION_1: Version = Version {
+    mount: "memory",
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: ["total_inactive_file", "total_active_file"],
+};
+const VERSION_2: Version =
+    Version { mount: "", limit: "memory.max", used: "memory.current", cached: ["inactive_file", "active_file"] };
+
+/// What the tightest of the control groups above us leaves. `text` is `/proc/self/cgroup`.
 fn of_group(text: &str, root: &Path) -> Option<usize> {
-    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let number = |file: std::path::PathBuf| read_to_string(file).ok()?.trim().parse::<usize>().ok();
-    let own = root.join(path);
-    own.ancestors()
-        .take_while(|group| group.starts_with(root))
-        .filter_map(|group| Some(number(group.join("memory.max"))?.saturating_sub(number(group.join("memory.current"))?)))
-        .min()
+    let paths = text.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
+        match controllers {
+            "" => Some((VERSION_2, path)),
+            list if list.split(',').any(|controller| controller == "memory") => Some((VERSION_1, path)),
+            _ => None,
+        }
+    });
+    let lefts = paths.filter_map(|(version, path)| {
+        let mount = root.join(version.mount);
+        let own = mount.join(path);
+        // Inside a container the path may be the host's; what is mounted there is then our own group.
+        own.ancestors().take_while(|group| group.starts_with(&mount)).filter_map(|group| left_in(group, &version)).min()
+    });
+    lefts.min()
+}
+
+fn left_in(group: &Path, version: &Version) -> Option<usize> {
+    let number = |file: &str| read_to_string(group.join(file)).ok()?.trim().parse::<usize>().ok();
+    let limit = number(version.limit)?;
+    let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let field = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<usize>().ok());
+    let cached = version.cached.iter().filter_map(|name| field(name)).fold(0, usize::saturating_add);
+    Some(limit.saturating_sub(number(version.used)?.saturating_sub(cached)))
 }
 
 #[cfg(test)]
@@ -60,5 +96,51 @@ mod tests {
     fn without_a_control_group_there_is_no_limit() {
         assert_eq!(of_group("1:name=systemd:/x\n", Path::new("/sys/fs/cgroup")), None);
         assert_eq!(of_group("0::/none\n", Path::new("/nowhere")), None);
+    }
+
+    /// A tree of control groups that is gone when dropped.
+    struct Tree(std::path::PathBuf);
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn tree(name: &str, files: &[(&str, &str)]) -> Tree {
+        let root = std::env::temp_dir().join(format!("oikaze-groups-{}-{name}", std::process::id()));
+        for (file, content) in files {
+            let file = root.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, content).unwrap();
+        }
+        Tree(root)
+    }
+
+    #[test]
+    fn the_tightest_group_counts_and_cached_files_do_not() {
+        let files = [
+            ("a/memory.max", "max\n"),
+            ("a/memory.current", "50\n"),
+            ("a/b/memory.max", "1000\n"),
+            ("a/b/memory.current", "900\n"),
+            ("a/b/memory.stat", "anon 300\ninactive_file 500\nactive_file 40\n"),
+            ("a/b/c/memory.max", "5000\n"),
+            ("a/b/c/memory.current", "1\n"),
+        ];
+        let tree = tree("two", &files);
+        assert_eq!(of_group("0::/a/b/c\n", &tree.0), Some(640));
+        assert_eq!(of_group("0::/a\n", &tree.0), None);
+    }
+
+    #[test]
+    fn version_1_is_read_too_and_a_hosts_path_falls_back_to_the_mount() {
+        let files = [
+            ("memory/memory.limit_in_bytes", "1000\n"),
+            ("memory/memory.usage_in_bytes", "700\n"),
+            ("memory/memory.stat", "inactive_file 7\ntotal_inactive_file 100\n"),
+        ];
+        let tree = tree("one", &files);
+        assert_eq!(of_group("5:devices:/\n4:cpu,memory:/docker/abc\n0::/\n", &tree.0), Some(400));
     }
 }

@@ -42,8 +42,9 @@ impl Borrows {
     /// Lend out `bytes`, or say which guard is in the way.
     pub(super) fn borrow(&self, array: &str, bytes: Range<usize>, writer: bool) -> Result<u64, SharedError> {
         let mut held = self.lock();
-        let conflict =
-            held.ranges.iter().find(|e| (writer || e.writer) && e.bytes.start < bytes.end && bytes.start < e.bytes.end);
+        // Ranges overlap if the later start comes before the earlier end; an empty one overlaps nothing.
+        let overlaps = |e: &&Entry| e.bytes.start.max(bytes.start) < e.bytes.end.min(bytes.end);
+        let conflict = held.ranges.iter().filter(overlaps).find(|e| writer || e.writer);
         if let Some(e) = conflict {
             return Err(SharedError::invalid(
                 format!("{} bytes {}..{} of array {array:?}", if writer { "writing" } else { "reading" }, bytes.start, bytes.end),
@@ -137,5 +138,53 @@ impl<T> fmt::Debug for ReadGuard<'_, T> {
 impl<T> fmt::Debug for WriteGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WriteGuard").field("len", &self.elements.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_refusal_names_both_ranges_and_what_to_do() {
+        let borrows = Borrows::default();
+        borrows.borrow("p", 0..64, false).unwrap();
+        let text = borrows.borrow("p", 32..96, true).unwrap_err().to_string();
+        assert!(text.contains("writing bytes 32..96 of array \"p\"") && text.contains("reads bytes 0..64"), "{text}");
+        assert!(text.contains("Drop that guard"), "{text}");
+    }
+
+    #[test]
+    fn a_guard_gives_back_when_it_is_dropped() {
+        let borrows = Borrows::default();
+        let guard = WriteGuard::<u8>::new(&borrows, borrows.borrow("p", 0..8, true).unwrap(), &mut []);
+        assert!(borrows.borrow("p", 7..8, false).is_err());
+        assert_eq!(borrows.count(), 1);
+        drop(guard);
+        assert_eq!(borrows.count(), 0);
+        borrows.borrow("p", 7..8, true).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The oracle: a count of readers and writers for each byte.
+        #[test]
+        fn lends_exactly_what_no_byte_forbids(asks in proptest::collection::vec((0..20_usize, 0..8_usize, any::<bool>(), any::<bool>()), 1..60)) {
+            let borrows = Borrows::default();
+            let mut held: Vec<(u64, Range<usize>, bool)> = Vec::new();
+            for (start, len, writer, give_back) in asks {
+                if give_back && let Some((ticket, ..)) = held.pop() {
+                    borrows.give_back(ticket);
+                }
+                let bytes = start..start + len;
+                let forbidden = bytes.clone().any(|b| held.iter().any(|(_, r, w)| r.contains(&b) && (writer || *w)));
+                let answer = borrows.borrow("p", bytes.clone(), writer);
+                prop_assert_eq!(answer.is_err(), forbidden);
+                held.extend(answer.ok().map(|ticket| (ticket, bytes, writer)));
+                prop_assert_eq!(borrows.count(), held.len());
+            }
+        }
     }
 }

@@ -90,3 +90,47 @@ impl Pages for PageSet {
         self.with(array, |m| m.write(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::shared::choose;
+    use crate::without::Without;
+
+    fn set_of(pages: usize) -> PageSet {
+        let tracker = choose(&Without::default()).unwrap().tracker;
+        let mut set = PageSet::new();
+        assert!(set.insert(Arc::new(SharedMemory::new(5, "p", pages * PAGE, tracker).unwrap())).is_none());
+        set
+    }
+
+    #[test]
+    fn coherences_calls_reach_the_array() {
+        let mut set = set_of(3);
+        set.write(5, PAGE as u64 + 8, &[1, 2, 3]);
+        set.install(5, 0..3, Access::Write);
+        let memory = Arc::clone(set.get(5).unwrap());
+        assert_eq!(memory.slice::<u8>(PAGE + 8..PAGE + 11).unwrap()[..], [1, 2, 3]);
+        memory.slice_mut::<u8>(PAGE..PAGE + 1).unwrap()[0] = 7;
+        set.set_access(5, 0..3, Access::Read);
+        let mut page = [0; PAGE];
+        set.read(5, 1, &mut page);
+        assert_eq!((page[0], page[8], page[11]), (7, 1, 0));
+        set.invalidate(5, 0..3);
+        assert!(set.take_error().is_none());
+        assert!(set.remove(5).is_some() && set.get(5).is_none());
+    }
+
+    #[test]
+    fn the_first_failure_is_kept_until_it_is_taken() {
+        let mut set = set_of(2);
+        set.install(6, 0..1, Access::Read);
+        set.install(5, 0..3, Access::Read);
+        set.write(5, u64::MAX, &[0]);
+        let text = set.take_error().unwrap().to_string();
+        assert!(text.contains("array number 6"), "{text}");
+        assert!(set.take_error().is_none());
+        set.read(5, u64::MAX, &mut [0]);
+        assert!(set.take_error().unwrap().to_string().contains("reading 1 bytes"));
+    }
+}

@@ -99,3 +99,52 @@ fn next_fault(memory: &SharedMemory, page: u64, access: Access) -> Result<Option
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::shared::{Mprotect, TrackerKind, View};
+    use std::ops::Range;
+    use std::os::fd::BorrowedFd;
+
+    /// A tracker that cannot map a page write-protected, as userfaultfd before Linux 6.4.
+    #[derive(Debug)]
+    struct Old(Mprotect);
+
+    impl Tracker for Old {
+        fn kind(&self) -> TrackerKind {
+            self.0.kind()
+        }
+        fn attach(&self, view: &View) -> Result<(), SharedError> {
+            self.0.attach(view)
+        }
+        fn detach(&self, view: &View) {
+            self.0.detach(view);
+        }
+        fn install(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+            match access {
+                Access::Read => Err(SharedError::new("mapping", io::Error::from_raw_os_error(libc::EINVAL), "Upgrade.")),
+                Access::Write => self.0.install(view, pages, access),
+            }
+        }
+        fn set_access(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+            self.0.set_access(view, pages, access)
+        }
+        fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError> {
+            self.0.invalidate(view, pages)
+        }
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.0.fd()
+        }
+        fn faults(&self, into: &mut Vec<FaultAt>) -> io::Result<usize> {
+            self.0.faults(into)
+        }
+    }
+
+    #[test]
+    fn a_tracker_that_fails_is_found_out_and_leaves_no_thread_asleep() {
+        let tracker: Arc<dyn Tracker> = Arc::new(Old(Mprotect::new().unwrap()));
+        assert_eq!(run(&tracker).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(Arc::strong_count(&tracker), 1);
+    }
+}

@@ -224,7 +224,7 @@ impl SharedMemory {
     ///
     /// # Errors
     /// Outside the array, or no memory.
-    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
+    pub(super) fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
         self.check("reading", offset, into.len())?;
         // SAFETY: inside the alias, which lives as long as `self`; `into` is our caller's own memory, so the two do not overlap.
         unsafe { ptr::copy_nonoverlapping(self.alias.base().as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
@@ -235,7 +235,7 @@ impl SharedMemory {
     ///
     /// # Errors
     /// Outside the array, or no memory.
-    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
         self.check("writing", offset, bytes.len())?;
         if !bytes.is_empty() {
             self.populate((offset / PAGE) as u64..((offset + bytes.len()).div_ceil(PAGE)) as u64)?;
@@ -311,5 +311,80 @@ fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         self.tracker.detach(&self.view);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::shared::choose;
+    use crate::without::Without;
+
+    fn array(bytes: usize) -> Result<SharedMemory, SharedError> {
+        SharedMemory::new(0, "p", bytes, choose(&Without::default()).unwrap().tracker)
+    }
+
+    fn blocks(memory: &SharedMemory) -> usize {
+        rustix::fs::fstat(&memory.file).unwrap().st_blocks as usize * 512
+    }
+
+    #[test]
+    fn only_populated_pages_take_memory() {
+        let memory = array(1 << 30).unwrap();
+        assert_eq!(blocks(&memory), 0);
+        memory.populate(3..5).unwrap();
+        memory.populate(4..8).unwrap();
+        memory.write(100 * PAGE - 1, &[1, 2]).unwrap();
+        assert_eq!(blocks(&memory), 7 * PAGE);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_an_error_that_says_so() {
+        let text = array(1 << 46).and_then(|m| m.populate(0..m.pages())).unwrap_err().to_string();
+        assert!(text.contains("array \"p\"") && (text.contains("available") || text.contains("memory")), "{text}");
+        assert!(array(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn elements_outside_the_array_are_refused() {
+        let memory = array(100).unwrap();
+        assert_eq!((memory.bytes(), memory.pages()), (100, 1));
+        memory.install(0..1, Access::Write).unwrap();
+        assert_eq!(memory.slice::<u64>(0..12).unwrap().len(), 12);
+        assert!(memory.slice::<u64>(0..13).unwrap_err().to_string().contains("the array has 12 of them"));
+        assert!(memory.slice_mut::<u64>(usize::MAX / 8..usize::MAX / 4).is_err());
+        #[allow(clippy::reversed_empty_ranges)]
+        let backwards = 3..2;
+        assert!(memory.slice::<u8>(backwards).is_err());
+        assert!(memory.slice::<()>(0..1).is_err());
+    }
+
+    #[test]
+    fn overlapping_guards_are_refused_and_disjoint_ones_are_not() {
+        let memory = array(4 * PAGE).unwrap();
+        memory.install(0..4, Access::Write).unwrap();
+        let mut low = memory.slice_mut::<f32>(0..10).unwrap();
+        let mut high = memory.slice_mut::<f32>(10..20).unwrap();
+        low[9] = 1.0;
+        high[0] = 2.0;
+        assert!(memory.slice::<f32>(9..11).is_err());
+        drop((low, high));
+        let (a, b) = (memory.slice::<f32>(9..11).unwrap(), memory.slice::<f32>(0..20).unwrap());
+        assert_eq!((a[0], a[1], b[10]), (1.0, 2.0, 2.0));
+        assert_eq!(memory.borrows().count(), 2);
+    }
+
+    #[test]
+    fn the_alias_region_is_the_same_memory_and_outlives_the_array() {
+        let memory = array(2 * PAGE).unwrap();
+        let region = memory.alias_region();
+        assert_eq!(region.len(), 2 * PAGE);
+        region.write(PAGE as u64, b"wind").unwrap();
+        memory.install(1..2, Access::Read).unwrap();
+        assert_eq!(memory.slice::<u8>(PAGE..PAGE + 4).unwrap()[..], *b"wind");
+        drop(memory);
+        let mut back = [0; 4];
+        region.read(PAGE as u64, &mut back).unwrap();
+        assert_eq!(&back, b"wind");
     }
 }
