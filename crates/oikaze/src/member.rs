@@ -222,7 +222,7 @@ impl Job {
             // A panicking node does not wait for the others: they learn of it by its goodbye.
             None => Ok(()),
         };
-        self.node.say_goodbye(self.failure_time.min(Duration::from_millis(500)));
+        self.node.say_goodbye(self.failure_time);
         self.node.stop();
         outcome
     }

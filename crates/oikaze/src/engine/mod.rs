@@ -208,6 +208,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.iter().flatten().filter_map(|peer| peer.connection.next_timeout()).min()
     }
 
+    /// Has every peer that lives acknowledged all that was sent to it?
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let settled = |rank| self.dead.contains_key(&rank) || self.peer(rank).is_none_or(|peer| peer.connection.is_idle());
+        (0..self.nodes).all(settled)
+    }
+
     /// Is anything left to be sent?
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {

@@ -23,6 +23,9 @@ impl Node {
                 self.leave(driving);
                 return value;
             }
+            if let Some(value) = self.spin_beside(deadline, &mut ready) {
+                return Some(value);
+            }
             let waiting = self.waiters.register();
             if let Some(value) = ready() {
                 drop(waiting);
@@ -42,6 +45,18 @@ impl Node {
                 return None;
             }
         }
+    }
+
+    /// Another thread drives: look for as long as spinning may pay.
+    fn spin_beside<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        let begun = Instant::now();
+        while self.role.is_driven() && begun.elapsed() < self.waiting.spin && !passed(deadline) {
+            if let Some(value) = ready() {
+                return Some(value);
+            }
+            std::hint::spin_loop();
+        }
+        None
     }
 
     fn drive<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {

@@ -239,10 +239,11 @@ impl Node {
         &self.news
     }
 
-    /// Tell all peers goodbye, and see that it goes out.
+    /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out.
     pub fn say_goodbye(&self, limit: Duration) {
-        let completion = self.submit(Request::Close, None);
         let deadline = Instant::now().checked_add(limit);
+        let _: Option<()> = self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
+        let completion = self.submit(Request::Close, None);
         let _: Option<()> = self.wait(deadline, || {
             let gone = completion.is_done() && self.with_engine(|engine| !engine.has_due(self.now()));
             gone.then_some(())
