@@ -159,6 +159,25 @@ fn several_peers(make: Make<'_>) {
     carries(&mut *sender, &mut receivers, V4, &plan);
 }
 
+/// Whatever comes: mostly runs, as bulk transfers make them, with anything in between.
+fn anything(make: Make<'_>) {
+    let mut sender = make(V4);
+    let mut receivers: Vec<Box<dyn Link>> = (0..3).map(|_| make(V4)).collect();
+    let max = sender.datagram_max_to(address_of(&*receivers[0], V4)).min(9000) - 100;
+    let mut state = 1_u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut plan = Plan::new();
+    while plan.len() < 600 {
+        let (to, lens) = (random(3), [random(60), random(max) >> random(8), random(17)]);
+        let count = if random(2) == 0 { 1 } else { 1 + random(90) };
+        plan.extend(vec![(to, lens); count]);
+    }
+    carries(&mut *sender, &mut receivers, V4, &plan);
+}
+
 fn both_directions(make: Make<'_>) {
     let (mut one, mut two) = (make(V4), vec![make(V4)]);
     let plan: Plan = (0..20).map(|number| (0, [24, number * 50, 4])).collect();
@@ -244,7 +263,7 @@ fn says_where_it_is(make: Make<'_>) {
 macro_rules! conformance {
     ($($link:ident: $make:expr;)*) => { $(
         mod $link {
-            conformance!(@tests $make; all_sizes runs_and_odd_tails growing_and_shrinking several_peers both_directions ipv6
+            conformance!(@tests $make; all_sizes runs_and_odd_tails growing_and_shrinking several_peers anything both_directions ipv6
                 nothing_comes_from_nothing too_big_is_told_and_the_rest_goes a_dead_peer_disturbs_nobody counts_what_it_carries
                 says_where_it_is);
         }

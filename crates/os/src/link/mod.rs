@@ -98,7 +98,8 @@ pub trait Link: Send {
     /// Becomes readable when something has arrived (level-triggered).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// When [`Link::receive`] has something to give that [`Link::fd`] will not announce.
+    /// When the link should be called again though [`Link::fd`] announces nothing: [`Link::receive`] has something to give then, or
+    /// [`Link::send`], which had no room, may have some.
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }

@@ -25,9 +25,12 @@ use socket::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 /// Datagrams after which a burst ends.
 const BURST: usize = 64;
+/// A full send buffer is tried again after this: about what a gigabit interface takes to send a tenth of a small one.
+const FULL_TIME: Duration = Duration::from_micros(200);
 /// Paths whose datagrams were too big that are remembered until somebody asks.
 const TOO_BIG_MAX: usize = 256;
 
@@ -42,6 +45,8 @@ pub struct UdpLink {
     turn: usize,
     too_big: VecDeque<TooBig>,
     notices: VecDeque<String>,
+    /// When the last send found no room, if it did.
+    full_since: Option<Instant>,
     statistics: Statistics,
 }
 
@@ -71,7 +76,16 @@ impl UdpLink {
             }
         }
         let notices = notices.into();
-        Ok(UdpLink { sockets, watch, pool: Pool::new(), turn: 0, too_big: VecDeque::new(), notices, statistics })
+        Ok(UdpLink {
+            sockets,
+            watch,
+            pool: Pool::new(),
+            turn: 0,
+            too_big: VecDeque::new(),
+            notices,
+            full_since: None,
+            statistics,
+        })
     }
 
     /// The port all sockets are bound to.
@@ -131,6 +145,7 @@ impl UdpLink {
             }
             Sent::NoRoom => {
                 self.statistics.would_block += 1;
+                self.full_since = Some(Instant::now());
                 return Ok(ControlFlow::Break(()));
             }
             Sent::TooBig => {
@@ -168,6 +183,7 @@ fn watch(sockets: &[Socket]) -> Result<OwnedFd, BindError> {
 impl Link for UdpLink {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         let mut done = 0;
+        self.full_since = None;
         while let Some(rest) = batch.get(done..).filter(|rest| !rest.is_empty()) {
             match self.send_run(rest)? {
                 ControlFlow::Continue(more) => done += more,
@@ -180,6 +196,8 @@ impl Link for UdpLink {
     /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
     /// is there; one that had something, for several.
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        // Whoever receives sends next, if there is still something to send.
+        self.full_since = None;
         let count = self.sockets.len();
         let mut taken = 0;
         for step in 0..count {
@@ -222,6 +240,10 @@ impl Link for UdpLink {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(AsFd::as_fd).or_else(|| self.sockets.first().map(|socket| socket.fd.as_fd()))
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.full_since.map(|since| since + FULL_TIME)
     }
 
     fn poll_too_big(&mut self) -> Option<TooBig> {

@@ -92,6 +92,22 @@ fn a_refusal_at_run_time_is_remembered_and_told_once() {
     assert_eq!((sender.statistics().unreachable, sender.statistics().too_big), (0, 0));
 }
 
+#[test]
+fn a_full_buffer_asks_to_be_tried_again() {
+    let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
+    assert_eq!(sender.next_wakeup(), None);
+    // Loopback takes everything, so the kernel's answer is made up.
+    assert_eq!(sender.settle(&[], Sent::NoRoom).unwrap(), ControlFlow::Break(()));
+    assert!(sender.next_wakeup().is_some());
+    assert_eq!(sender.statistics().would_block, 1);
+    // Who has nothing to send any more is not called again and again.
+    assert_eq!(sender.receive(&mut |_, _| ()).unwrap(), 0);
+    assert_eq!(sender.next_wakeup(), None);
+    assert_eq!(sender.settle(&[], Sent::NoRoom).unwrap(), ControlFlow::Break(()));
+    assert_eq!(send_to(&mut sender, &mut receiver, 1, 10, 1), vec![10]);
+    assert_eq!(sender.next_wakeup(), None);
+}
+
 /// In a network namespace of its own, whose loopback carries 1500 bytes: segments that do not fit their path are told, and are
 /// not mistaken for a refusal of `UDP_SEGMENT`.
 #[test]
