@@ -2,7 +2,7 @@
 
 use super::sleeper::Sleeper;
 use super::{EngineMode, Node};
-use crate::role::Driving;
+use crate::role::{Driving, Handover};
 use arrayvec::ArrayVec;
 use oikaze_protocol::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,8 +17,9 @@ impl Node {
         if let Some(value) = ready() {
             return Some(value);
         }
+        let mut driving = self.role.try_drive(self.now().0);
         loop {
-            if let Some(driving) = self.role.try_drive(self.now().0) {
+            if let Some(driving) = driving {
                 let value = self.drive(deadline, &mut ready);
                 self.leave(driving);
                 return value;
@@ -26,23 +27,13 @@ impl Node {
             if let Some(value) = self.spin_beside(deadline, &mut ready) {
                 return Some(value);
             }
-            let waiting = self.waiters.register();
-            if let Some(value) = ready() {
-                drop(waiting);
-                self.pass_on();
-                return Some(value);
-            }
-            if self.role.is_driven() {
-                std::thread::park_timeout(until(deadline).min(SLEEP_MAX));
-            }
-            drop(waiting);
-            if let Some(value) = ready() {
-                self.pass_on();
-                return Some(value);
-            }
-            if passed(deadline) {
-                self.pass_on();
-                return None;
+            let turn = self.role.wait_turn(Some(until(deadline).min(SLEEP_MAX)), &mut ready);
+            driving = turn.driving;
+            if turn.value.is_some() || passed(deadline) {
+                if let Some(driving) = driving {
+                    self.leave(driving);
+                }
+                return turn.value;
             }
         }
     }
@@ -127,15 +118,7 @@ impl Node {
 
     /// Give the role back: to a waiter, else to the helper.
     fn leave(&self, driving: Driving<'_>) {
-        let kick_helper = driving.leave(self.now().0);
-        if !self.waiters.wake_one() && kick_helper {
-            self.helper.event.signal();
-        }
-    }
-
-    /// A thread that was woken to take over but has no need to: let another.
-    fn pass_on(&self) {
-        if !self.role.is_driven() && !self.waiters.wake_one() {
+        if driving.leave(self.now().0) == Handover::WakeHelper {
             self.helper.event.signal();
         }
     }

@@ -2,13 +2,12 @@
 
 use super::{EngineMode, Node};
 use crate::engine::{Request, Submission};
+use crate::role::Sleep;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// While a thread drives, the helper looks this often whether it still does: a leaver that is soon back does not wake it.
-const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -25,13 +24,15 @@ pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
 impl Node {
     fn help(&self) {
         while !self.closing.load(Ordering::SeqCst) {
-            let faults = if self.role.helper_may_watch() {
-                self.watch()
-            } else {
-                let faults = self.poll(&self.helper, false, true, LOOK_AGAIN);
-                self.helper.wake_up();
-                faults
+            let faults = match self.role.helper_sleeps(self.now().0) {
+                Sleep::Watch => self.watch(),
+                Sleep::Away(limit) => {
+                    let faults = self.poll(&self.helper, false, true, limit);
+                    self.helper.wake_up();
+                    faults
+                }
             };
+            self.role.helper_woke();
             if faults {
                 self.take_faults();
             }

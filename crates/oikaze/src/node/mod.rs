@@ -8,7 +8,6 @@
 mod drive;
 mod helper;
 mod sleeper;
-mod waiters;
 mod waiting;
 
 pub use waiting::{EngineMode, Waiting};
@@ -33,7 +32,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use waiters::Waiters;
 
 /// The engine of a real node.
 pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
@@ -54,7 +52,6 @@ pub(crate) struct Node {
     tracker: Option<Arc<dyn Tracker>>,
     start: Instant,
     waiting: Waiting,
-    waiters: Waiters,
     mailbox: Mutex<VecDeque<Arrived>>,
     mail: AtomicUsize,
     deaths: Mutex<Vec<(Rank, Death)>>,
@@ -90,7 +87,6 @@ impl Node {
             tracker,
             start,
             waiting,
-            waiters: Waiters::default(),
             mailbox: Mutex::default(),
             mail: AtomicUsize::new(0),
             deaths: Mutex::default(),
@@ -187,7 +183,7 @@ impl Node {
     fn announce(&self, work: Work, next: Option<Time>) {
         let news = work.settled > 0 || work.received > 0;
         if news {
-            self.waiters.wake_all();
+            self.role.wake_all();
             if work.settled > 0 && self.news_wanted.load(Ordering::Relaxed) {
                 self.news.signal();
             }

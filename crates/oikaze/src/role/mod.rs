@@ -1,0 +1,281 @@
+//! Who waits, drives: which thread looks after the engine, and how it hands that over.
+//!
+//! Threads that wait for something compete for the role of the *driver*, who runs turns and watches the socket. There is one at a
+//! time, because two threads that poll one socket cost more than ten times what one costs. The others park. A driver that has what
+//! it waited for hands the role to a parked thread, or leaves it free; then the *helper*, a thread that otherwise does nothing, must watch
+//! the socket, so that this node answers its peers although nobody waits.
+//!
+//! Waking the helper costs a system call and a thread switch, which an application that waits again microseconds later pays for
+//! nothing. So the helper, while there is a driver, sleeps with a limit, away from the socket, and a leaver wakes it only if its
+//! limit is far or the gaps between two drivers have lately been long ([`GAP_SHORT`]): in the worst case nobody watches the socket for
+//! [`LOOK_SOON`] once, and then the helper looks by itself.
+//!
+//! What must hold, and is tried by loom in every interleaving (`tests.rs`):
+//! 1. There are never two drivers.
+//! 2. While a thread waits, there is a driver: a leaver hands over under the same lock under which a waiter enlists.
+//! 3. While nobody drives, the helper watches, or is being woken, or looks again within [`LOOK_SOON`].
+//! 4. A waiter whose condition came true before [`Role::wake_all`] sees it: it does not sleep on.
+
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence, park};
+
+/// A gap between two drivers of up to this many nanoseconds is short: waking the helper for it would be a waste.
+pub(crate) const GAP_SHORT: u64 = 50_000;
+/// A helper that looks by itself within this many nanoseconds need not be woken for a short gap.
+pub(crate) const LOOK_SOON: u64 = 500_000;
+/// While one driver stays, the helper looks ever more rarely, down to this; then a leaver always wakes it.
+const LOOK_LATE: u64 = 64_000_000;
+/// A gap counts as this many nanoseconds at most, so that one long pause is forgotten after a few short ones.
+const GAP_MAX: u64 = 4 * GAP_SHORT;
+
+/// The state machine. Times are nanoseconds of the caller's own clock.
+#[derive(Debug)]
+pub(crate) struct Role {
+    /// Somebody drives. Set by compare-and-swap without the lock; cleared only under it.
+    driven: AtomicBool,
+    /// Waiters that are enlisted; so that [`Role::wake_all`] is one load when there is none.
+    waiting: AtomicUsize,
+    /// When the role last became free, and the typical gap until it was taken. Only a driver writes them.
+    left_at: AtomicU64,
+    gap: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    waiters: VecDeque<Arc<Waiter>>,
+    helper: Helper,
+    /// For how long the helper sleeps away from the socket next.
+    patience: u64,
+}
+
+/// What the helper does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Helper {
+    /// Runs, or is being woken: it asks [`Role::helper_sleeps`] before it sleeps again.
+    Awake,
+    /// Sleeps on the socket.
+    Watching,
+    /// Sleeps away from the socket, until then.
+    Away(u64),
+}
+
+/// A parked thread.
+#[derive(Debug)]
+struct Waiter {
+    thread: Thread,
+    /// It has been made the driver. Written under the lock.
+    handed: AtomicBool,
+}
+
+/// The role, held. [`Driving::leave`] gives it back; dropped (by a panic), it is given back without waking the helper.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Driving<'a> {
+    role: &'a Role,
+    left: bool,
+}
+
+/// What became of the role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Handover {
+    /// A waiter has it.
+    Waiter,
+    /// It is free, and the helper watches the socket, or will very soon.
+    Free,
+    /// It is free, and the caller must wake the helper.
+    WakeHelper,
+}
+
+/// How a wait went on.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Turn<'a, T> {
+    /// What was waited for, if it is there.
+    pub value: Option<T>,
+    /// The role, if it came to this thread: to be used, or left.
+    pub driving: Option<Driving<'a>>,
+}
+
+/// How the helper is to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleep {
+    /// On the socket, its event and all else, until the engine's next timer.
+    Watch,
+    /// Not on the socket; for this long at most.
+    Away(Duration),
+}
+
+impl Role {
+    /// Free.
+    pub fn new() -> Self {
+        Self {
+            driven: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            left_at: AtomicU64::new(0),
+            gap: AtomicU64::new(GAP_MAX),
+            state: Mutex::new(State { waiters: VecDeque::new(), helper: Helper::Awake, patience: LOOK_SOON }),
+        }
+    }
+
+    /// Become the driver, if there is none.
+    pub fn try_drive(&self, now: u64) -> Option<Driving<'_>> {
+        let driving = self.take()?;
+        let gap = now.saturating_sub(self.left_at.load(Ordering::Relaxed)).min(GAP_MAX);
+        let typical = self.gap.load(Ordering::Relaxed);
+        self.gap.store(typical - typical / 4 + gap / 4, Ordering::Relaxed);
+        Some(driving)
+    }
+
+    /// Does somebody drive?
+    pub fn is_driven(&self) -> bool {
+        self.driven.load(Ordering::Acquire)
+    }
+
+    /// Park until `ready` gives something, or the role comes to this thread, or `limit` has passed (then there is neither).
+    ///
+    /// `ready` is asked again whenever [`Role::wake_all`] is called: what makes it true must be done before that.
+    pub fn wait_turn<T>(&self, limit: Option<Duration>, mut ready: impl FnMut() -> Option<T>) -> Turn<'_, T> {
+        let waiter = match self.enlist() {
+            Ok(waiter) => waiter,
+            Err(driving) => return Turn { value: None, driving: Some(driving) },
+        };
+        let begun = limit.map(|limit| (std::time::Instant::now(), limit));
+        loop {
+            if waiter.handed.load(Ordering::Acquire) {
+                return Turn { value: None, driving: Some(self.held()) };
+            }
+            if let Some(value) = ready() {
+                return Turn { value: Some(value), driving: self.delist(&waiter) };
+            }
+            let rest = begun.map(|(begun, limit)| limit.saturating_sub(begun.elapsed()));
+            if rest.is_some_and(|rest| rest.is_zero()) {
+                return Turn { value: None, driving: self.delist(&waiter) };
+            }
+            park(rest);
+        }
+    }
+
+    /// Something has changed that waiters may wait for: each looks again. One load if there is none.
+    pub fn wake_all(&self) {
+        // Either this load sees the waiter, or the waiter, which asks its condition after it has enlisted, sees what was done before.
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            for waiter in &self.lock().waiters {
+                waiter.thread.unpark();
+            }
+        }
+    }
+
+    /// The helper, before it sleeps: where, and for how long?
+    pub fn helper_sleeps(&self, now: u64) -> Sleep {
+        let mut state = self.lock();
+        if !self.is_driven() {
+            (state.helper, state.patience) = (Helper::Watching, LOOK_SOON);
+            return Sleep::Watch;
+        }
+        let patience = state.patience;
+        state.patience = patience.saturating_mul(2).min(LOOK_LATE);
+        state.helper = Helper::Away(now.saturating_add(patience));
+        Sleep::Away(Duration::from_nanos(patience))
+    }
+
+    /// The helper, when a sleep has ended.
+    pub fn helper_woke(&self) {
+        self.lock().helper = Helper::Awake;
+    }
+
+    /// May the helper look after the socket? As of now; it must take the role to be sure.
+    pub fn helper_may_watch(&self) -> bool {
+        !self.is_driven()
+    }
+
+    fn take(&self) -> Option<Driving<'_>> {
+        let free = self.driven.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        free.then(|| self.held())
+    }
+
+    fn held(&self) -> Driving<'_> {
+        Driving { role: self, left: false }
+    }
+
+    /// Become a waiter; or the driver, if there is none: under the lock, so that no leaver misses us.
+    fn enlist(&self) -> Result<Arc<Waiter>, Driving<'_>> {
+        let mut state = self.lock();
+        if let Some(driving) = self.take() {
+            return Err(driving);
+        }
+        let waiter = Arc::new(Waiter { thread: current(), handed: AtomicBool::new(false) });
+        state.waiters.push_back(Arc::clone(&waiter));
+        self.waiting.store(state.waiters.len(), Ordering::Relaxed);
+        drop(state);
+        fence(Ordering::SeqCst);
+        Ok(waiter)
+    }
+
+    /// No longer a waiter. Who was made the driver meanwhile is that.
+    fn delist(&self, waiter: &Arc<Waiter>) -> Option<Driving<'_>> {
+        let mut state = self.lock();
+        if waiter.handed.load(Ordering::Relaxed) {
+            return Some(self.held());
+        }
+        state.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.waiting.store(state.waiters.len(), Ordering::Relaxed);
+        None
+    }
+
+    fn release(&self, now: Option<u64>) -> Handover {
+        let mut state = self.lock();
+        if let Some(waiter) = state.waiters.pop_front() {
+            self.waiting.store(state.waiters.len(), Ordering::Relaxed);
+            waiter.handed.store(true, Ordering::Release);
+            drop(state);
+            waiter.thread.unpark();
+            return Handover::Waiter;
+        }
+        let Some(now) = now else {
+            self.driven.store(false, Ordering::Release);
+            return Handover::Free;
+        };
+        self.left_at.store(now, Ordering::Relaxed);
+        let gaps_are_short = self.gap.load(Ordering::Relaxed) <= GAP_SHORT;
+        self.driven.store(false, Ordering::Release);
+        match state.helper {
+            Helper::Awake | Helper::Watching => Handover::Free,
+            Helper::Away(until) if gaps_are_short && until <= now.saturating_add(LOOK_SOON) => Handover::Free,
+            Helper::Away(_) => {
+                // Others who leave before it runs need not wake it again. From here on its sleeps are short again.
+                (state.helper, state.patience) = (Helper::Awake, LOOK_SOON);
+                Handover::WakeHelper
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code of others runs under this lock: it cannot be poisoned half-way through a change.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Driving<'_> {
+    /// Hand over: to the waiter who has waited longest, else the role is free.
+    pub fn leave(mut self, now: u64) -> Handover {
+        self.left = true;
+        self.role.release(Some(now))
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        if !self.left {
+            // The helper, if it is away, comes by itself: its sleeps are limited.
+            let _ = self.role.release(None);
+        }
+    }
+}
