@@ -1,0 +1,132 @@
+//! Himeno and LU as jobs of real processes, checked bit for bit: on 1 to 8 nodes, with either tracker, over a network that
+//! loses, repeats, reorders and damages datagrams.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Jobs run one at a time: each has more processes than this machine may have cores.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+const HIMENO: &str = env!("CARGO_BIN_EXE_himeno");
+const LU: &str = env!("CARGO_BIN_EXE_lu");
+/// The launcher ends a job that takes longer, so that a hang is a failure and nothing stays behind.
+const LIMIT_SECONDS: &str = "120";
+
+/// The `oikaze` command, built as these programs were: it belongs to another package, for which cargo sets no variable.
+fn oikaze() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = Path::new(HIMENO).parent().expect("a program lies in a folder");
+        let target = folder.parent().expect("a profile's folder lies in the target folder");
+        let release = folder.file_name().is_some_and(|name| name == "release");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "oikaze-cli", "--target-dir"]).arg(target).args(release.then_some("--release"));
+        let built = cargo.status().expect("cargo starts");
+        assert!(built.success(), "{cargo:?}: {built}");
+        folder.join("oikaze")
+    })
+}
+
+/// A job, its environment, and what it printed.
+struct Run {
+    options: Vec<String>,
+    environment: Vec<(&'static str, &'static str)>,
+}
+
+impl Run {
+    fn on(nodes: u32) -> Self {
+        let options = ["-n", &nodes.to_string(), "--timeout", LIMIT_SECONDS].map(str::to_owned).to_vec();
+        Self { options, environment: Vec::new() }
+    }
+
+    fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.environment.push((name, value));
+        self
+    }
+
+    fn option(mut self, option: &str) -> Self {
+        self.options.push(option.to_owned());
+        self
+    }
+
+    /// Runs `program`, which must end well and have this line last.
+    fn verifies(self, program: &str, arguments: &str, last: &str) {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut command = Command::new(oikaze());
+        command.args(["run", "--no-prefix"]).args(&self.options).args(["--", program]).args(arguments.split(' ')).arg("--verify");
+        let output = command.envs(self.environment.iter().copied()).output().expect("oikaze starts");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{:?} {command:?}: {}\n{out}\n{err}", self.environment, output.status);
+        assert_eq!(out.lines().last(), Some(last), "{:?} {command:?}\n{out}\n{err}", self.environment);
+    }
+}
+
+const XS_100: &str = "verified: p hash 8d5d87ddd7e48c09";
+const S_100: &str = "verified: p hash c7b03b55c2081330";
+const M_10: &str = "verified: p hash c731a226a9808a40";
+const LU_256: &str = "verified: factors hash 75765e01f030ac9f";
+const LU_1024: &str = "verified: factors hash a4f87dc3c1832125";
+/// Loss, duplication and reordering of 5 %, damage of 1 %.
+const FAULT: &str = "loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7";
+
+#[test]
+fn himeno_on_any_number_of_nodes() {
+    for nodes in [1, 2, 3, 4, 8] {
+        Run::on(nodes).verifies(HIMENO, "--size s --iterations 100", S_100);
+    }
+    for nodes in [2, 3] {
+        Run::on(nodes).verifies(HIMENO, "--size m --iterations 10", M_10);
+    }
+}
+
+#[test]
+fn lu_on_any_number_of_nodes() {
+    for nodes in [1, 2, 3, 4, 8] {
+        Run::on(nodes).verifies(LU, "--n 256", LU_256);
+    }
+    Run::on(4).verifies(LU, "--n 1024", LU_1024);
+}
+
+#[test]
+fn loads_and_stores_that_fault_with_either_tracker() {
+    for without in ["", "uffd"] {
+        let run = || Run::on(4).with("OIKAZE_WITHOUT", without);
+        run().verifies(HIMENO, "--size xs --iterations 100 --touch lazily", XS_100);
+        run().verifies(HIMENO, "--size xs --iterations 100 --touch ahead", XS_100);
+        run().verifies(LU, "--n 256", LU_256);
+    }
+}
+
+#[test]
+fn over_a_network_that_spoils_datagrams() {
+    let run = |nodes| Run::on(nodes).with("OIKAZE_FAULT", FAULT);
+    run(4).verifies(HIMENO, "--size xs --iterations 100", XS_100);
+    run(3).verifies(HIMENO, "--size s --iterations 100", S_100);
+    run(4).verifies(LU, "--n 256", LU_256);
+}
+
+/// Needs root, as network namespaces do; without it there is nothing to test.
+#[test]
+fn over_network_namespaces() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
+    let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
+    if !root {
+        eprintln!("not root: network namespaces not tested");
+        return;
+    }
+    Run::on(4).option("--netns").verifies(HIMENO, "--size s --iterations 100", S_100);
+    Run::on(3).option("--netns").verifies(LU, "--n 256", LU_256);
+}
+
+#[test]
+fn a_program_alone_is_a_job_of_one_node() {
+    for (program, arguments, last) in [(HIMENO, "--size xs", XS_100), (LU, "--n 256", LU_256)] {
+        for serial in [None, Some("--serial")] {
+            let mut command = Command::new(program);
+            let output = command.args(arguments.split(' ')).args(serial).arg("--verify").output().expect("it starts");
+            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(String::from_utf8_lossy(&output.stdout).lines().last(), Some(last), "{command:?}");
+        }
+    }
+}
