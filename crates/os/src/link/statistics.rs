@@ -36,7 +36,7 @@ pub struct Statistics {
     pub too_big: u64,
     /// Buffers dropped because they were cut short or made no sense.
     pub truncated: u64,
-    /// Datagrams the kernel dropped because our receive buffer was full.
+    /// Datagrams the kernel dropped because our receive buffer was full (a group that came as one buffer counts once).
     pub overflowed: u64,
     /// Bytes of the kernel's send buffer, all sockets together.
     pub send_buffer: usize,

@@ -22,7 +22,7 @@ const KEYS_DRAWN: usize = 32;
 pub struct Registered {
     /// Its number here, for [`Segment::region`].
     pub slot: u32,
-    /// What a peer must know: random, never zero, never used twice (MEM-2).
+    /// What a peer must know: random, never zero, never used twice (MEM-1.1).
     pub key: u64,
 }
 
@@ -164,7 +164,7 @@ fn split(slot: u32) -> (usize, u32) {
     ((slot & (REGIONS_MAX as u32 - 1)) as usize, slot >> INDEX_BITS)
 }
 
-/// What peers may ask (spec/memory.md, MEM-2): everything is checked here, without overflow, and goes through the alias.
+/// What peers may ask (spec/memory.md, MEM-1): everything is checked here, without overflow, and goes through the alias.
 impl Memory for RegionTable {
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
         let slot = *self.keys.get(&key).ok_or(Refusal::UnknownKey)?;
@@ -194,6 +194,11 @@ impl Memory for RegionTable {
 
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
         let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
+        region.check_bounds(offset, 8).map_err(refusal)?;
+        // MEM-5.1 speaks of the offset; the region sees to the address.
+        if !offset.is_multiple_of(8) {
+            return Err(Refusal::Misaligned);
+        }
         region.atomic_from(Side::Runtime, offset, op).map_err(refusal)
     }
 }

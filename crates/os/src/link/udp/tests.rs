@@ -93,6 +93,27 @@ fn a_refusal_at_run_time_is_remembered_and_told_once() {
 }
 
 #[test]
+fn what_a_full_receive_buffer_drops_is_counted() {
+    let small = Bind { addresses: vec![HERE], buffer: 1, ..Bind::default() };
+    let without = Without::parse("gso").unwrap();
+    let mut sender = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
+    let mut receiver = UdpLink::bind(&small).unwrap();
+    let bytes = [1; 1000];
+    let out = Outgoing { to: receiver.bound()[0], head: &bytes, payload: Gather::EMPTY, tag: &[] };
+    for _ in 0..100 {
+        assert_eq!(sender.send(std::slice::from_ref(&out)).unwrap(), 1);
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut came = 0;
+    while came + receiver.statistics().overflowed < 100 && Instant::now() < deadline {
+        came += receiver.receive(&mut |_, _| ()).unwrap() as u64;
+    }
+    let overflowed = receiver.statistics().overflowed;
+    assert_eq!(came + overflowed, 100);
+    assert!(overflowed > 0);
+}
+
+#[test]
 fn a_full_buffer_asks_to_be_tried_again() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
     assert_eq!(sender.next_wakeup(), None);
