@@ -2,7 +2,7 @@
 //!
 //! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing: it walks a list whose entries are
 //! never freed, writes to a pipe and waits on a futex (signal-safety(7): `write` is safe; `futex` is a bare system call).
-//! A fault elsewhere goes to the handler that was there before us (Rust's own, which reports stack overflows; a debugger's; Python's).
+//! A fault elsewhere goes to the handler that was there before us (a crash reporter's, Python's).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -169,7 +169,10 @@ fn install_handler() -> io::Result<()> {
     // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handler as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch a page that is not here.
+    // No SA_ONSTACK: such a handler would share the alternate stack with us, which holds two or three frames and no more (8 KiB by
+    // default; a frame with AVX-512 state is 3.5 KiB). The price: a stack overflow ends the process without Rust's message.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
     // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module docs).
     match unsafe { libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()) } {
         0 => {

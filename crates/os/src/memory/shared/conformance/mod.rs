@@ -7,6 +7,7 @@ mod cases;
 mod model;
 mod process;
 mod races;
+mod signals;
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -49,6 +50,7 @@ for_each_tracker! {
     races::many_threads_on_many_pages,
     races::invalidations_lose_no_increment,
     races::more_sleepers_than_a_pipe_holds_notes_of_one_read,
+    signals::a_signal_handler_may_touch_pages_while_its_thread_sleeps_on_one,
     model::any_sequence_of_calls_traps_what_a_model_says,
 }
 
