@@ -7,6 +7,7 @@
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.
+//! - [`process`]: signals as messages, children that cannot outlive their launcher.
 //! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -16,4 +17,5 @@ pub mod interfaces;
 pub mod link;
 pub mod memory;
 pub mod probe;
+pub mod process;
 pub mod without;

@@ -8,6 +8,7 @@ pub mod addresses;
 pub(crate) mod bootstrap;
 pub mod environment;
 mod error;
+pub mod launch;
 mod secret;
 pub mod store;
 

@@ -1,0 +1,185 @@
+//! What the command understands, and the text that teaches it.
+
+use clap::{Args, Parser, Subcommand as ClapSubcommand};
+use oikaze::job::launch::netns::Cabling;
+use oikaze::job::launch::plan::Host;
+use oikaze::job::launch::{LaunchError, Options};
+use oikaze::job::{Ports, Settings};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  oikaze run -n 4 -- himeno --size S            four nodes on this machine
+  oikaze run --hosts a,b,c,d -- himeno          four machines, over ssh
+  oikaze run --hosts a:4,b:4 -- python3 x.py    eight nodes on two machines
+  oikaze run --hosts a,b -- oikaze hello        can these hosts form a job?
+  oikaze doctor                                 what this machine can do, and what to mend
+
+A program finds its place by itself (oikaze::join() in Rust): without a launcher it is a job of one node.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  oikaze run -n 4 -- himeno --size S
+  oikaze run -n 4 --netns -- himeno             each node in a network namespace of its own (root)
+  oikaze run --hosts a,b --ports 40000-40100 -- himeno
+                                                through a firewall that leaves these ports open
+  oikaze run -n 2 --fault loss=0.05,seed=7 -- himeno
+                                                on a bad network
+  OIKAZE_RSH='ssh -i key' oikaze run --hosts a,b -- himeno
+
+Exit status: that of the first node that failed (128 + signal if it was killed), else 0.
+  124  --timeout has passed      125  the job could not be started or a host was lost
+  126  PROGRAM cannot be run     127  PROGRAM was not found
+
+When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
+Ctrl-C is passed on; a second one kills.";
+
+/// Shared and remote memory for clusters on ordinary Ethernet.
+#[derive(Debug, Parser)]
+#[command(name = "oikaze", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub subcommand: Subcommand,
+}
+
+#[derive(Debug, ClapSubcommand)]
+pub enum Subcommand {
+    /// Start a program as the nodes of one job and wait for its end
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+    /// Say what this machine can do for Oikaze: found, needed, and how to mend it
+    Doctor(Doctor),
+    /// Be a node that only meets the others: `oikaze run --hosts a,b -- oikaze hello` checks that a job can start there
+    Hello(Hello),
+    /// (Started by `run --hosts` on other hosts.)
+    #[command(hide = true)]
+    Agent,
+    /// (Started by `run`: cleans up after a launcher that was killed.)
+    #[command(hide = true)]
+    Guard,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Number of nodes [default: one per host; 1 without hosts]
+    #[arg(short = 'n', long = "nodes", value_name = "N")]
+    nodes: Option<u32>,
+
+    /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES; ranks are given in blocks
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    hosts: Vec<Host>,
+
+    /// Run each node in a network namespace of its own, all joined by a bridge (needs root and iproute2)
+    #[arg(long, conflicts_with = "hosts")]
+    netns: bool,
+
+    /// MTU of the cables between namespaces
+    #[arg(long, value_name = "BYTES", default_value_t = 9000, requires = "netns", value_parser = clap::value_parser!(u16).range(1280..=65535))]
+    mtu: u16,
+
+    /// First two bytes of the namespaces' addresses
+    #[arg(long, value_name = "A.B", default_value = "10.77", requires = "netns", value_parser = network)]
+    network: [u8; 2],
+
+    /// Keep to these ports (UDP between nodes, TCP to the launcher)
+    #[arg(long, value_name = "A-B")]
+    ports: Option<Ports>,
+
+    /// Milliseconds of silence after which a node counts as dead [default: 5000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    failure_time: Option<u64>,
+
+    /// Disturb the nodes' links, e.g. loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7
+    #[arg(long, value_name = "SPEC")]
+    fault: Option<String>,
+
+    /// End the job after so many seconds, with status 124
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// Set a variable for all nodes; without VALUE, the launcher's own
+    #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]")]
+    environment: Vec<String>,
+
+    /// Leave the nodes' output lines as they are, without [rank] in front
+    #[arg(long)]
+    no_prefix: bool,
+
+    /// Path of the oikaze command on other hosts [default: the same as here]
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    agent: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print a JSON array instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Hello {
+    /// How long to wait for the others
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub limit: Duration,
+}
+
+impl Run {
+    /// As the launcher wants it.
+    pub fn options(self) -> Result<Options, LaunchError> {
+        let helper = helper()?;
+        let settings =
+            Settings { ports: self.ports, failure_time: self.failure_time.map(Duration::from_millis), fault: self.fault.clone() };
+        let cabling = Cabling { network: self.network, mtu: self.mtu };
+        let variable = |text: &String| match text.split_once('=') {
+            Some((name, value)) => Some((name.to_owned(), value.to_owned())),
+            None => Some((text.clone(), std::env::var(text).ok()?)),
+        };
+        Ok(Options {
+            nodes: self.nodes,
+            hosts: self.hosts,
+            netns: self.netns.then_some(cabling),
+            settings,
+            prefix: !self.no_prefix,
+            timeout: self.timeout,
+            environment: self.environment.iter().filter_map(variable).collect(),
+            program: self.program,
+            agent: self.agent.unwrap_or_else(|| helper.clone()),
+            helper,
+            rsh: std::env::var("OIKAZE_RSH").ok(),
+        })
+    }
+}
+
+/// This very command.
+pub fn helper() -> Result<PathBuf, LaunchError> {
+    std::env::current_exe().map_err(|source| LaunchError::System { doing: "find the oikaze command itself".into(), source })
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|&seconds| seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "a number of seconds greater than 0".to_owned())
+}
+
+fn network(text: &str) -> Result<[u8; 2], String> {
+    let bytes = text.split_once('.').and_then(|(a, b)| Some([a.parse().ok()?, b.parse().ok()?]));
+    bytes.filter(|[a, _]| (1..=223).contains(a) && *a != 127).ok_or_else(|| "two numbers such as 10.77".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,116 @@
+//! `oikaze agent`: runs the nodes of one host for a launcher on another, and ends them when the launcher goes away.
+
+use super::crew::{Crew, Work};
+use super::ending::Ending;
+use super::error::LaunchError;
+use super::guard::Guard;
+use super::output::Sink;
+use super::pipe::{Control, News, Order, Up, VERSION};
+use super::{Event, SIGCHLD, SIGKILL, forward_signals, plan, take_signals};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// How long output may still come after the last node has ended.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// Serve one job: order on standard input, news on standard output. From the main thread only, before any other is started.
+///
+/// # Errors
+/// No usable order, or the launcher is gone.
+pub fn agent(helper: &Path) -> Result<(), LaunchError> {
+    let signals = take_signals()?;
+    let mut input = BufReader::new(std::io::stdin());
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(LaunchError::system("read the launcher's order"))?;
+    let usage =
+        |why: &str| LaunchError::Usage(format!("{why}: `oikaze agent` is started by `oikaze run --hosts`, of the same release"));
+    let order: Order = serde_json::from_str(&line).map_err(|_| usage("no order on standard input"))?;
+    if order.version != VERSION {
+        return Err(usage(&format!("the launcher speaks version {}, this agent {VERSION}", order.version)));
+    }
+    let up = Arc::new(Up::open(std::io::stdout()).map_err(LaunchError::system("answer the launcher"))?);
+    let ranks = order.first..order.first.saturating_add(order.count);
+    let (events, inbox) = channel();
+    forward_signals(signals, events.clone())?;
+    let mut guard = Guard::start(helper)?;
+    let sink: Arc<dyn Sink> = up.clone();
+    let started = work(order, &up).and_then(|work| {
+        let crew = Crew::start(&work, &|_| Vec::new(), &sink, &events, &mut guard)?;
+        let listen = move || listen(input, &events);
+        std::thread::Builder::new().name("orders".into()).spawn(listen).map_err(LaunchError::system("start a thread"))?;
+        Ok(crew)
+    });
+    match started {
+        Ok(crew) => serve(crew, &inbox, &up, &mut guard),
+        Err(why) => {
+            let how = Ending::Lost(format!("could not be started: {why}"), why.status());
+            for rank in ranks {
+                up.tell(&News::Ended(rank, how.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn work<W: std::io::Write + Send>(order: Order, up: &Up<W>) -> Result<Work, LaunchError> {
+    let broken = || LaunchError::Usage("the launcher's order makes no sense".into());
+    let (secret, settings) = order.secret_and_settings().ok_or_else(broken)?;
+    let mut program = order.program.into_iter();
+    let name = program.next().ok_or_else(broken)?;
+    let directory = Some(PathBuf::from(&order.directory)).filter(|directory| directory.is_dir());
+    match &directory {
+        Some(directory) => {
+            std::env::set_current_dir(directory).map_err(LaunchError::system(format!("enter {}", directory.display())))?
+        }
+        None => {
+            up.tell(&News::Note(format!("{} does not exist there: running in the home directory", order.directory)));
+        }
+    }
+    Ok(Work {
+        program: plan::find_program(&name, std::env::var_os("PATH").as_deref())?,
+        arguments: program.map(Into::into).collect(),
+        directory,
+        environment: order.environment,
+        store: order.store,
+        size: order.size,
+        ranks: order.first..order.first.saturating_add(order.count),
+        secret,
+        incarnation: order.incarnation,
+        settings,
+        input: false,
+    })
+}
+
+/// Read the launcher's signals until it goes away.
+fn listen(input: impl BufRead, events: &Sender<Event>) {
+    for line in input.lines().map_while(Result::ok) {
+        if let Ok(Control::Signal(signal)) = serde_json::from_str(&line) {
+            let _ = events.send(Event::Signal(signal));
+        }
+    }
+    let _ = events.send(Event::LauncherGone);
+}
+
+fn serve<W: std::io::Write + Send>(mut crew: Crew, inbox: &Receiver<Event>, up: &Up<W>, guard: &mut Guard) {
+    loop {
+        for (rank, how) in crew.reap(guard) {
+            up.tell(&News::Ended(rank, how));
+        }
+        let over = crew.is_empty();
+        if over && crew.is_drained() {
+            return;
+        }
+        let event = if over { inbox.recv_timeout(DRAIN_TIME).ok() } else { inbox.recv().ok() };
+        match event {
+            Some(Event::Drained) => crew.drained(),
+            Some(Event::LauncherGone) => crew.signal(SIGKILL),
+            Some(Event::Signal(SIGCHLD)) => {}
+            Some(Event::Signal(signal)) => crew.signal(signal),
+            Some(Event::News(..) | Event::HostClosed(..)) => {}
+            None => return,
+        }
+    }
+}

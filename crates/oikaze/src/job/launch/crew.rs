@@ -1,0 +1,202 @@
+//! The nodes that run on this host, as children of this process.
+
+use super::Event;
+use super::ending::Ending;
+use super::error::LaunchError;
+use super::guard::Guard;
+use super::output::{Sink, Stream, pump};
+use crate::job::environment::{self, Place};
+use crate::job::{Secret, Settings};
+use oikaze_os::process::isolate;
+use oikaze_protocol::Rank;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::ffi::OsString;
+use std::io::Read;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// What all nodes of a host have in common.
+pub struct Work {
+    /// The program, found.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Its directory; the launcher's if absent.
+    pub directory: Option<PathBuf>,
+    /// Further variables.
+    pub environment: Vec<(String, String)>,
+    /// Where the store is.
+    pub store: String,
+    /// Nodes of the whole job.
+    pub size: u32,
+    /// Ranks on this host.
+    pub ranks: Range<Rank>,
+    /// The job's secret.
+    pub secret: Secret,
+    /// Of this start.
+    pub incarnation: u64,
+    /// What the user told.
+    pub settings: Settings,
+    /// May rank 0 read the launcher's standard input?
+    pub input: bool,
+}
+
+struct Node {
+    rank: Rank,
+    child: Child,
+    pid: Pid,
+}
+
+/// Living children. Dropping it kills them.
+pub struct Crew {
+    nodes: Vec<Node>,
+    streams: usize,
+}
+
+impl Crew {
+    /// Nobody.
+    #[must_use]
+    pub fn empty() -> Crew {
+        Crew { nodes: Vec::new(), streams: 0 }
+    }
+
+    /// Start all nodes of this host. To be called from a thread that lives as long as they should (the main thread).
+    ///
+    /// # Errors
+    /// The system refuses; those started before are killed again.
+    pub fn start(
+        work: &Work,
+        wrap: &dyn Fn(Rank) -> Vec<String>,
+        sink: &Arc<dyn Sink>,
+        events: &Sender<Event>,
+        guard: &mut Guard,
+    ) -> Result<Crew, LaunchError> {
+        let mut crew = Crew::empty();
+        for rank in work.ranks.clone() {
+            let mut command = command(work, rank, &wrap(rank));
+            let doing = || LaunchError::system(format!("start {} as node {rank}", work.program.display()));
+            let mut child = command.spawn().map_err(doing())?;
+            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            let pid = pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;
+            guard.group(pid);
+            let (out, err) = (child.stdout.take(), child.stderr.take());
+            crew.nodes.push(Node { rank, child, pid });
+            if let (Some(out), Some(err)) = (out, err) {
+                crew.pump(out, rank, Stream::Out, sink, events)?;
+                crew.pump(err, rank, Stream::Err, sink, events)?;
+            }
+        }
+        Ok(crew)
+    }
+
+    fn pump(
+        &mut self,
+        from: impl Read + Send + 'static,
+        rank: Rank,
+        stream: Stream,
+        sink: &Arc<dyn Sink>,
+        events: &Sender<Event>,
+    ) -> Result<(), LaunchError> {
+        let (sink, events) = (Arc::clone(sink), events.clone());
+        let run = move || {
+            pump(from, rank, stream, &*sink);
+            // Nobody listens any more when the launcher has stopped waiting for output.
+            let _ = events.send(Event::Drained);
+        };
+        std::thread::Builder::new().name(format!("output {rank}")).spawn(run).map_err(LaunchError::system("start a thread"))?;
+        self.streams += 1;
+        Ok(())
+    }
+
+    /// Those that have ended since, each with the whole of its process group.
+    pub fn reap(&mut self, guard: &mut Guard) -> Vec<(Rank, Ending)> {
+        let mut ended = Vec::new();
+        self.nodes.retain_mut(|node| {
+            // Looked at first, reaped later: until then its number cannot be given to a stranger, so its group can be killed.
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            if let Ok(None) = waitid(WaitId::Pid(node.pid), look) {
+                return true;
+            }
+            let _ = kill_process_group(node.pid, Signal::KILL);
+            guard.forget(node.pid);
+            let how = node.child.wait().map_or_else(
+                |why| Ending::Lost(format!("ended, but its status is not known ({why})"), super::ending::STATUS_LAUNCHER),
+                Ending::from,
+            );
+            ended.push((node.rank, how));
+            false
+        });
+        ended
+    }
+
+    /// Send a signal to all living nodes and their own children.
+    pub fn signal(&self, signal: i32) {
+        let Some(signal) = Signal::from_named_raw(signal) else { return };
+        for node in &self.nodes {
+            let _ = kill_process_group(node.pid, signal);
+        }
+    }
+
+    /// One output stream has ended.
+    pub fn drained(&mut self) {
+        self.streams = self.streams.saturating_sub(1);
+    }
+
+    /// Has all output been read?
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.streams == 0
+    }
+
+    /// Stop waiting for those whom even SIGKILL does not end.
+    pub fn abandon(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// Has everybody been reaped?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL.as_raw());
+        for node in &mut self.nodes {
+            let _ = node.child.wait();
+        }
+    }
+}
+
+fn command(work: &Work, rank: Rank, wrap: &[String]) -> Command {
+    let mut command = match wrap.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&work.program);
+            command
+        }
+        None => Command::new(&work.program),
+    };
+    let place = Place {
+        store: work.store.clone(),
+        rank,
+        size: work.size,
+        local_rank: rank - work.ranks.start,
+        local_size: work.ranks.end - work.ranks.start,
+        secret: work.secret.clone(),
+        incarnation: work.incarnation,
+    };
+    command.args(&work.arguments).envs(work.environment.iter().map(|(name, value)| (name, value)));
+    command.envs(environment::to_variables(&place, &work.settings));
+    command.stdin(if work.input && rank == 0 { Stdio::inherit() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(directory) = &work.directory {
+        command.current_dir(directory);
+    }
+    isolate(&mut command, true);
+    command
+}

@@ -1,0 +1,64 @@
+//! How a node's process ended, and what a shell would call it.
+
+use oikaze_os::process::signal_name;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// The time limit of the whole job passed (as `timeout(1)`).
+pub const STATUS_TIMED_OUT: u8 = 124;
+/// The launcher itself could not do its work.
+pub const STATUS_LAUNCHER: u8 = 125;
+/// The program is there but cannot be run (as in sh).
+pub const STATUS_NOT_EXECUTABLE: u8 = 126;
+/// The program is not there (as in sh).
+pub const STATUS_NOT_FOUND: u8 = 127;
+
+/// How a node ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Status(u8),
+    /// By a signal.
+    Signal(i32),
+    /// It never started, or its host was lost; the launcher's status for that.
+    Lost(String, u8),
+}
+
+impl Ending {
+    /// In good order?
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        *self == Ending::Status(0)
+    }
+
+    /// As a shell's `$?`.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Ending::Status(status) | Ending::Lost(_, status) => *status,
+            Ending::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+impl From<ExitStatus> for Ending {
+    fn from(status: ExitStatus) -> Ending {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Status(u8::try_from(code).unwrap_or(u8::MAX)),
+            (None, Some(signal)) => Ending::Signal(signal),
+            (None, None) => Ending::Lost("stopped in a way that the system does not tell".into(), STATUS_LAUNCHER),
+        }
+    }
+}
+
+/// The predicate of a sentence that begins with "node 2".
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Status(status) => write!(f, "ended with status {status}"),
+            Ending::Signal(signal) => write!(f, "was killed by signal {signal} ({})", signal_name(*signal)),
+            Ending::Lost(why, _) => f.write_str(why),
+        }
+    }
+}

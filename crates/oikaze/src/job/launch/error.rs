@@ -1,0 +1,77 @@
+//! Why a job could not be started.
+
+use super::ending::{STATUS_LAUNCHER, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND};
+use crate::job::JobError;
+
+/// Why a job could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// What the user asked for contradicts itself.
+    #[error("{0}")]
+    Usage(String),
+    /// No such program.
+    #[error("program {program:?} was not found {place}{hint}")]
+    NotFound {
+        /// As given.
+        program: String,
+        /// Where it was looked for.
+        place: String,
+        /// What might be meant.
+        hint: String,
+    },
+    /// It is there, but cannot be run.
+    #[error("{program:?} cannot be run: {why}")]
+    NotExecutable {
+        /// As given.
+        program: String,
+        /// Why.
+        why: String,
+    },
+    /// The `ip` command failed.
+    #[error("network namespaces (--netns) cannot be made: `{command}` {why}")]
+    Network {
+        /// What was run.
+        command: String,
+        /// What it said and what to do.
+        why: String,
+    },
+    /// No port is free.
+    #[error(
+        "no TCP port for the job's store is free in {range} ({last}): give `--ports` another or a wider range, or see with `ss -ltnp` who holds them"
+    )]
+    PortsInUse {
+        /// The range.
+        range: String,
+        /// What the system said last.
+        last: String,
+    },
+    /// The store.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The system refused something.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl LaunchError {
+    pub(super) fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> LaunchError {
+        let doing = doing.into();
+        move |source| LaunchError::System { doing, source }
+    }
+
+    /// The launcher's exit status.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            LaunchError::Usage(_) => 2,
+            LaunchError::NotFound { .. } => STATUS_NOT_FOUND,
+            LaunchError::NotExecutable { .. } => STATUS_NOT_EXECUTABLE,
+            _ => STATUS_LAUNCHER,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A launcher that is killed cannot clean up. Its guard can: a small process of its own group that waits at the end of a pipe.
+//!
+//! Children die with the launcher by the kernel's hand (`PR_SET_PDEATHSIG`), but their own children do not, and network
+//! namespaces stay for ever. The guard is told of both as they come and go; when the pipe closes without a word, it acts.
+
+use super::error::LaunchError;
+use super::netns;
+use oikaze_os::process::isolate;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::HashSet;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// The launcher's end.
+pub struct Guard {
+    child: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Guard {
+    /// Start `helper guard`.
+    ///
+    /// # Errors
+    /// The helper cannot be started.
+    pub fn start(helper: &Path) -> Result<Guard, LaunchError> {
+        let mut command = Command::new(helper);
+        command.arg("guard").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        isolate(&mut command, false);
+        let mut child = command.spawn().map_err(LaunchError::system(format!("start {} guard", helper.display())))?;
+        let pipe = child.stdin.take();
+        Ok(Guard { child, pipe })
+    }
+
+    fn tell(&mut self, line: &str) {
+        // A guard that was killed cannot be told; the launcher does its own cleaning anyway.
+        let _ = self.pipe.as_mut().map(|pipe| pipe.write_all(format!("{line}\n").as_bytes()));
+    }
+
+    /// A process group to be killed.
+    pub fn group(&mut self, leader: Pid) {
+        self.tell(&format!("group {}", leader.as_raw_nonzero()));
+    }
+
+    /// That group has ended.
+    pub fn forget(&mut self, leader: Pid) {
+        self.tell(&format!("forget {}", leader.as_raw_nonzero()));
+    }
+
+    /// A namespace to be removed.
+    pub fn namespace(&mut self, name: &str) {
+        self.tell(&format!("namespace {name}"));
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.tell("done");
+        self.pipe = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// The guard itself: read until the launcher is gone, then clean up what it left.
+pub fn guard(input: impl BufRead) {
+    let mut groups = HashSet::new();
+    let mut namespaces = Vec::new();
+    for line in input.lines() {
+        let Ok(line) = line else { break };
+        match line.split_once(' ') {
+            Some(("group", pid)) => groups.extend(pid.parse::<i32>().ok().and_then(Pid::from_raw)),
+            Some(("forget", pid)) => {
+                if let Some(pid) = pid.parse::<i32>().ok().and_then(Pid::from_raw) {
+                    groups.remove(&pid);
+                }
+            }
+            Some(("namespace", name)) => namespaces.push(name.to_owned()),
+            _ if line == "done" => return,
+            _ => {}
+        }
+    }
+    for group in groups {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    for name in namespaces {
+        netns::remove(&name);
+    }
+}

@@ -1,0 +1,85 @@
+//! The launcher: `oikaze run`.
+//!
+//! - [`plan`]: which nodes run where, what they run. [`netns`]: one machine as several.
+//! - `crew`: children on this host. `remote` and [`agent`]: children on others, over ssh; `pipe`: what the two say.
+//! - [`policy`]: when to pass on, wait, terminate, kill. [`guard`]: cleans up after a launcher that was killed itself.
+//! - [`output`]: lines of many nodes on one terminal. [`ending`]: exit statuses.
+
+pub mod agent;
+mod crew;
+pub mod ending;
+mod error;
+pub mod guard;
+pub mod netns;
+pub mod output;
+mod pipe;
+pub mod plan;
+pub mod policy;
+mod remote;
+mod run;
+
+pub use error::LaunchError;
+pub use run::{Options, run};
+
+use oikaze_os::process::Signals;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::sync::mpsc::Sender;
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGUSR1: i32 = 10;
+const SIGUSR2: i32 = 12;
+const SIGTERM: i32 = 15;
+const SIGCHLD: i32 = 17;
+
+/// What the main thread of a launcher or agent waits for.
+enum Event {
+    /// A signal to pass on; SIGCHLD: somebody has ended.
+    Signal(i32),
+    /// An output stream of a local node has ended.
+    Drained,
+    /// An agent tells.
+    News(usize, pipe::News),
+    /// A remote shell has ended, perhaps for a known reason.
+    HostClosed(usize, Option<String>),
+    /// (To an agent:) the launcher has closed its end.
+    LauncherGone,
+}
+
+/// The signals that a launcher reads like messages. Before any thread is started.
+fn take_signals() -> Result<Signals, LaunchError> {
+    let all = [SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD];
+    Signals::take(&all).map_err(LaunchError::system("take over signals"))
+}
+
+/// A thread that turns signals into events.
+fn forward_signals(signals: Signals, events: Sender<Event>) -> Result<(), LaunchError> {
+    let forward = move || {
+        while let Ok(signal) = signals.wait() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(forward).map_err(LaunchError::system("start a thread"))?;
+    Ok(())
+}
+
+/// A TCP socket on the first free of `ports`.
+fn bind(address: IpAddr, ports: &[u16]) -> io::Result<TcpListener> {
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for &port in ports {
+        match TcpListener::bind((address, port)) {
+            Ok(listener) => return Ok(listener),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
+}
+
+/// On all addresses of both families, or of IPv4 where the kernel has no IPv6.
+fn bind_everywhere(ports: &[u16]) -> io::Result<TcpListener> {
+    bind(Ipv6Addr::UNSPECIFIED.into(), ports).or_else(|_| bind(Ipv4Addr::UNSPECIFIED.into(), ports))
+}

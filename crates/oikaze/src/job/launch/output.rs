@@ -1,0 +1,320 @@
+//! Output of many nodes on one terminal: whole lines, each with its rank in front.
+//!
+//! A progress bar (text redrawn after a carriage return) of rank 0 is shown live if the launcher writes to a terminal, and
+//! stays below the lines of the others. Everywhere else only what is left of a line when it ends is shown.
+
+use oikaze_protocol::Rank;
+use std::collections::HashMap;
+use std::io::{IsTerminal, Read, Write};
+use std::sync::{Mutex, PoisonError};
+
+/// A longer line is cut.
+const LINE_MAX: usize = 64 << 10;
+
+/// Which of a node's outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Stream {
+    /// Standard output.
+    Out = 1,
+    /// Standard error.
+    Err = 2,
+}
+
+/// Where nodes' output goes.
+pub trait Sink: Send + Sync {
+    /// Bytes of a node. `false`: nobody reads any more, stop.
+    fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool;
+    /// No more of it.
+    fn end(&self, rank: Rank, stream: Stream);
+}
+
+/// Copy a child's output until it ends or nobody reads.
+pub fn pump(mut from: impl Read, rank: Rank, stream: Stream, sink: &dyn Sink) {
+    let mut chunk = vec![0; 16 << 10];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(len) => {
+                // Dropping our end of the pipe gives the child what `| head` would give it: SIGPIPE.
+                if !sink.write(rank, stream, chunk.get(..len).unwrap_or_default()) {
+                    break;
+                }
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    sink.end(rank, stream);
+}
+
+/// One stream's unfinished line.
+#[derive(Default)]
+struct Line {
+    bytes: Vec<u8>,
+    /// A carriage return came last: a newline or a redraw follows.
+    returned: bool,
+    /// The line is being redrawn.
+    drawn: bool,
+}
+
+impl Line {
+    /// Take bytes; hand out each line that is finished, without its newline.
+    fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
+        for &byte in bytes {
+            match byte {
+                b'\n' => {
+                    line(&self.bytes);
+                    *self = Line::default();
+                }
+                b'\r' => self.returned = true,
+                byte => {
+                    if std::mem::take(&mut self.returned) {
+                        self.bytes.clear();
+                        self.drawn = true;
+                    }
+                    self.bytes.push(byte);
+                    if self.bytes.len() >= LINE_MAX {
+                        line(&self.bytes);
+                        *self = Line::default();
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a redrawn line looks like now.
+    fn drawing(&self) -> Option<&[u8]> {
+        (self.drawn || self.returned).then_some(&self.bytes[..])
+    }
+}
+
+struct Screen {
+    lines: HashMap<(Rank, Stream), Line>,
+    /// A drawing stands in the terminal's last row.
+    drawing: Option<(Stream, Vec<u8>)>,
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+    broken: bool,
+}
+
+/// The launcher's own standard output and error.
+pub struct Terminal {
+    prefix: bool,
+    live: [bool; 2],
+    screen: Mutex<Screen>,
+}
+
+impl Terminal {
+    /// On this process's standard output and error.
+    #[must_use]
+    pub fn new(prefix: bool) -> Terminal {
+        let (out, err) = (std::io::stdout(), std::io::stderr());
+        let live = [out.is_terminal(), err.is_terminal()];
+        Terminal::on(prefix, live, Box::new(out), Box::new(err))
+    }
+
+    /// On any two writers; `live`: which are terminals.
+    #[must_use]
+    pub fn on(prefix: bool, live: [bool; 2], out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Terminal {
+        let screen = Screen { lines: HashMap::new(), drawing: None, out, err, broken: false };
+        Terminal { prefix, live, screen: Mutex::new(screen) }
+    }
+
+    fn with(&self, act: impl FnOnce(&mut Screen) -> std::io::Result<()>) -> bool {
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        screen.broken = screen.broken || act(&mut screen).is_err();
+        !screen.broken
+    }
+
+    fn is_live(&self, stream: Stream) -> bool {
+        let [out, err] = self.live;
+        if stream == Stream::Out { out } else { err }
+    }
+
+    fn front(&self, rank: Rank) -> String {
+        if self.prefix { format!("[{rank}] ") } else { String::new() }
+    }
+
+    /// A line of the launcher itself, on standard error.
+    pub fn say(&self, text: &str) {
+        self.with(|screen| screen.print(Stream::Err, b"", format!("oikaze: {text}").as_bytes()));
+    }
+}
+
+impl Screen {
+    fn on(&mut self, stream: Stream) -> &mut (dyn Write + Send) {
+        if stream == Stream::Out { &mut *self.out } else { &mut *self.err }
+    }
+
+    /// One line, above a drawing.
+    fn print(&mut self, stream: Stream, front: &[u8], line: &[u8]) -> std::io::Result<()> {
+        if let Some((drawn, _)) = self.drawing {
+            self.on(drawn).write_all(b"\r\x1b[K")?;
+            self.on(drawn).flush()?;
+        }
+        let whole = [front, line, b"\n"].concat();
+        self.on(stream).write_all(&whole)?;
+        self.on(stream).flush()?;
+        self.redraw()
+    }
+
+    fn redraw(&mut self) -> std::io::Result<()> {
+        let Some((stream, bytes)) = self.drawing.take() else { return Ok(()) };
+        let on = self.on(stream);
+        on.write_all(&[b"\r\x1b[K", &bytes[..]].concat())?;
+        on.flush()?;
+        self.drawing = Some((stream, bytes));
+        Ok(())
+    }
+
+    fn erase(&mut self) -> std::io::Result<()> {
+        let Some((stream, _)) = self.drawing.take() else { return Ok(()) };
+        self.on(stream).write_all(b"\r\x1b[K")?;
+        self.on(stream).flush()
+    }
+}
+
+impl Sink for Terminal {
+    fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool {
+        let front = self.front(rank);
+        self.with(|screen| {
+            let mut line = screen.lines.remove(&(rank, stream)).unwrap_or_default();
+            let mut finished = Vec::new();
+            line.push(bytes, |text| finished.push(text.to_vec()));
+            if rank == 0 && self.is_live(stream) && (line.drawing().is_some() || !finished.is_empty()) {
+                let erased = screen.drawing.as_ref().is_none_or(|(drawn, _)| *drawn == stream);
+                if erased {
+                    screen.erase()?;
+                }
+                finished.iter().try_for_each(|text| screen.print(stream, front.as_bytes(), text))?;
+                if let Some(drawing) = line.drawing() {
+                    screen.erase()?;
+                    screen.drawing = Some((stream, [front.as_bytes(), drawing].concat()));
+                    screen.redraw()?;
+                }
+            } else {
+                finished.iter().try_for_each(|text| screen.print(stream, front.as_bytes(), text))?;
+            }
+            screen.lines.insert((rank, stream), line);
+            Ok(())
+        })
+    }
+
+    fn end(&self, rank: Rank, stream: Stream) {
+        let front = self.front(rank);
+        self.with(|screen| {
+            let line = screen.lines.remove(&(rank, stream)).unwrap_or_default();
+            if rank == 0 && screen.drawing.as_ref().is_some_and(|(drawn, _)| *drawn == stream) {
+                screen.erase()?;
+            }
+            if line.bytes.is_empty() { Ok(()) } else { screen.print(stream, front.as_bytes(), &line.bytes) }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Paper {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    fn terminal(prefix: bool, live: bool) -> (Terminal, Paper) {
+        let paper = Paper::default();
+        (Terminal::on(prefix, [live; 2], Box::new(paper.clone()), Box::new(paper.clone())), paper)
+    }
+
+    #[test]
+    fn lines_are_whole_and_prefixed() {
+        let (terminal, paper) = terminal(true, false);
+        terminal.write(0, Stream::Out, b"one ");
+        terminal.write(1, Stream::Out, b"first\r\nsecond");
+        terminal.write(0, Stream::Out, b"two\n\nthree");
+        terminal.end(1, Stream::Out);
+        terminal.end(0, Stream::Out);
+        terminal.end(0, Stream::Err);
+        assert_eq!(paper.text(), "[1] first\n[0] one two\n[0] \n[1] second\n[0] three\n");
+    }
+
+    #[test]
+    fn a_progress_bar_leaves_its_last_state_in_a_file() {
+        let (terminal, paper) = terminal(true, false);
+        for part in ["\r 10 %", "\r 50 %", "\r100 %", "\nfinished\n"] {
+            terminal.write(0, Stream::Err, part.as_bytes());
+        }
+        assert_eq!(paper.text(), "[0] 100 %\n[0] finished\n");
+    }
+
+    #[test]
+    fn a_progress_bar_lives_below_the_lines() {
+        let (terminal, paper) = terminal(true, true);
+        terminal.write(0, Stream::Err, b"\r10 %");
+        terminal.write(1, Stream::Err, b"\r99 %");
+        terminal.write(1, Stream::Out, b"hello\n");
+        terminal.write(0, Stream::Err, b"\r20 %");
+        terminal.write(0, Stream::Err, b"\n");
+        let clear = "\r\x1b[K";
+        let expected =
+            [clear, "[0] 10 %", clear, "[1] hello\n", clear, "[0] 10 %", clear, clear, "[0] 20 %", clear, "[0] 20 %\n"].concat();
+        assert_eq!(paper.text(), expected);
+    }
+
+    #[test]
+    fn a_broken_pipe_stops_the_source() {
+        struct Broken;
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let terminal = Terminal::on(true, [false; 2], Box::new(Broken), Box::new(Broken));
+        assert!(terminal.write(0, Stream::Out, b"unfinished"));
+        assert!(!terminal.write(0, Stream::Out, b"\n"));
+    }
+
+    proptest! {
+        /// However the bytes are cut into reads, each stream's lines come out whole, in order, with its prefix.
+        #[test]
+        fn cutting_does_not_matter(texts in proptest::collection::vec("[a-z\n]{0,30}", 3), cuts in proptest::collection::vec((0usize..3, 1usize..6), 0..40)) {
+            let (terminal, paper) = terminal(true, false);
+            let mut rest: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+            for (rank, len) in cuts {
+                let (now, later) = rest[rank].split_at(len.min(rest[rank].len()));
+                terminal.write(rank as u32, Stream::Out, now);
+                rest[rank] = later;
+            }
+            for (rank, rest) in rest.iter().enumerate() {
+                terminal.write(rank as u32, Stream::Out, rest);
+                terminal.end(rank as u32, Stream::Out);
+            }
+            let printed = paper.text();
+            for (rank, text) in texts.iter().enumerate() {
+                let front = format!("[{rank}] ");
+                let mine: Vec<&str> = printed.lines().filter_map(|line| line.strip_prefix(&front)).collect();
+                prop_assert_eq!(mine, text.lines().collect::<Vec<_>>());
+            }
+        }
+    }
+}

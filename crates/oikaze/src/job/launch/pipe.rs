@@ -1,0 +1,219 @@
+//! What a launcher and its agent on another host say to each other over ssh's standard input and output.
+//!
+//! Down: one JSON line with the order (the secret travels here, never in argv), then one JSON line for each signal. Up: a magic
+//! line (what comes before it is a login shell's chatter), then frames `kind u8 | rank u32 | length u32 | bytes`, little-endian.
+
+use super::ending::Ending;
+use super::output::{Sink, Stream};
+use crate::job::environment::Ports;
+use crate::job::{Secret, Settings};
+use oikaze_protocol::Rank;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Both ends must say the same.
+pub const VERSION: u16 = 1;
+/// First line of an agent that understands this version.
+pub const MAGIC: &str = "OIKAZE-AGENT 1";
+/// Bytes of one frame.
+const FRAME_MAX: usize = 1 << 20;
+
+/// What an agent shall do. Holds the secret: no `Debug`.
+#[derive(Serialize, Deserialize)]
+pub struct Order {
+    /// [`VERSION`].
+    pub version: u16,
+    secret: String,
+    /// Addresses of the store.
+    pub store: String,
+    /// Nodes of the job.
+    pub size: u32,
+    /// First rank here.
+    pub first: Rank,
+    /// How many here.
+    pub count: u32,
+    /// Of this start.
+    pub incarnation: u64,
+    ports: Option<String>,
+    failure_time_ms: Option<u64>,
+    fault: Option<String>,
+    /// Program and arguments.
+    pub program: Vec<String>,
+    /// Directory to run in, if it exists there.
+    pub directory: String,
+    /// Further variables.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Order {
+    /// With the parts that need translation; the others are filled in by the caller.
+    #[must_use]
+    pub fn new(secret: &Secret, settings: &Settings) -> Order {
+        Order {
+            version: VERSION,
+            secret: secret.to_hex(),
+            store: String::new(),
+            size: 0,
+            first: 0,
+            count: 0,
+            incarnation: 0,
+            ports: settings.ports.map(|ports| ports.to_string()),
+            failure_time_ms: settings.failure_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            fault: settings.fault.clone(),
+            program: Vec::new(),
+            directory: String::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// The secret and the settings; `None` if they make no sense.
+    #[must_use]
+    pub fn secret_and_settings(&self) -> Option<(Secret, Settings)> {
+        let ports = match &self.ports {
+            Some(text) => Some(text.parse::<Ports>().ok()?),
+            None => None,
+        };
+        let failure_time = self.failure_time_ms.map(Duration::from_millis);
+        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, fault: self.fault.clone() }))
+    }
+}
+
+/// What follows the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Control {
+    /// Pass on this signal.
+    Signal(i32),
+}
+
+/// What an agent tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Output of a node.
+    Output(Rank, Stream, Vec<u8>),
+    /// No more of it.
+    OutputEnd(Rank, Stream),
+    /// A node has ended.
+    Ended(Rank, Ending),
+    /// Something the user should read.
+    Note(String),
+}
+
+impl News {
+    fn encode(&self) -> Vec<u8> {
+        let number = |stream: Stream| stream as u8;
+        let (kind, rank, bytes) = match self {
+            News::Output(rank, stream, bytes) => (number(*stream), *rank, bytes.clone()),
+            News::OutputEnd(rank, stream) => (2 + number(*stream), *rank, Vec::new()),
+            News::Ended(rank, Ending::Status(status)) => (5, *rank, vec![*status]),
+            News::Ended(rank, Ending::Signal(signal)) => (6, *rank, signal.to_le_bytes().to_vec()),
+            News::Ended(rank, Ending::Lost(why, status)) => (7, *rank, [&[*status][..], why.as_bytes()].concat()),
+            News::Note(text) => (8, 0, text.clone().into_bytes()),
+        };
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        [&[kind][..], &rank.to_le_bytes(), &length.to_le_bytes(), &bytes].concat()
+    }
+
+    fn decode(kind: u8, rank: Rank, bytes: Vec<u8>) -> Option<News> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(match (kind, &bytes[..]) {
+            (1, _) => News::Output(rank, Stream::Out, bytes),
+            (2, _) => News::Output(rank, Stream::Err, bytes),
+            (3, []) => News::OutputEnd(rank, Stream::Out),
+            (4, []) => News::OutputEnd(rank, Stream::Err),
+            (5, [status]) => News::Ended(rank, Ending::Status(*status)),
+            (6, signal) => News::Ended(rank, Ending::Signal(i32::from_le_bytes(signal.try_into().ok()?))),
+            (7, [status, why @ ..]) => News::Ended(rank, Ending::Lost(text(why), *status)),
+            (8, why) => News::Note(text(why)),
+            _ => return None,
+        })
+    }
+
+    /// The next news of an agent; `None` at its end.
+    ///
+    /// # Errors
+    /// Cut off inside, or not an agent's words.
+    pub fn read(from: &mut impl Read) -> io::Result<Option<News>> {
+        let mut kind = [0];
+        if from.read(&mut kind)? == 0 {
+            return Ok(None);
+        }
+        let (mut rank, mut length) = ([0; 4], [0; 4]);
+        from.read_exact(&mut rank)?;
+        from.read_exact(&mut length)?;
+        let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not the words of an agent of this release");
+        let length =
+            usize::try_from(u32::from_le_bytes(length)).ok().filter(|&length| length <= FRAME_MAX).ok_or_else(foreign)?;
+        let mut bytes = vec![0; length];
+        from.read_exact(&mut bytes)?;
+        let [kind] = kind;
+        News::decode(kind, u32::from_le_bytes(rank), bytes).map(Some).ok_or_else(foreign)
+    }
+}
+
+/// An agent's end: news from several threads, each whole.
+pub struct Up<W>(Mutex<W>);
+
+impl<W: Write + Send> Up<W> {
+    /// Begin with the magic line.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn open(mut to: W) -> io::Result<Up<W>> {
+        to.write_all(format!("{MAGIC}\n").as_bytes())?;
+        to.flush()?;
+        Ok(Up(Mutex::new(to)))
+    }
+
+    /// Tell. `false`: nobody listens.
+    pub fn tell(&self, news: &News) -> bool {
+        let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        to.write_all(&news.encode()).and_then(|()| to.flush()).is_ok()
+    }
+}
+
+impl<W: Write + Send> Sink for Up<W> {
+    fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool {
+        self.tell(&News::Output(rank, stream, bytes.to_vec()))
+    }
+    fn end(&self, rank: Rank, stream: Stream) {
+        self.tell(&News::OutputEnd(rank, stream));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn news() -> impl Strategy<Value = News> {
+        let stream = || prop_oneof![Just(Stream::Out), Just(Stream::Err)];
+        prop_oneof![
+            (any::<u32>(), stream(), proptest::collection::vec(any::<u8>(), 0..50)).prop_map(|(r, s, b)| News::Output(r, s, b)),
+            (any::<u32>(), stream()).prop_map(|(r, s)| News::OutputEnd(r, s)),
+            (any::<u32>(), any::<u8>()).prop_map(|(r, s)| News::Ended(r, Ending::Status(s))),
+            (any::<u32>(), any::<i32>()).prop_map(|(r, s)| News::Ended(r, Ending::Signal(s))),
+            (any::<u32>(), any::<u8>(), ".{0,20}").prop_map(|(r, s, t)| News::Ended(r, Ending::Lost(t, s))),
+            ".{0,20}".prop_map(News::Note),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn both_ways(list in proptest::collection::vec(news(), 0..10)) {
+            let bytes: Vec<u8> = list.iter().flat_map(News::encode).collect();
+            let mut from = &bytes[..];
+            for news in list {
+                prop_assert_eq!(News::read(&mut from).unwrap(), Some(news));
+            }
+            prop_assert_eq!(News::read(&mut from).unwrap(), None);
+        }
+
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut from = &bytes[..];
+            while let Ok(Some(_)) = News::read(&mut from) {}
+        }
+    }
+}

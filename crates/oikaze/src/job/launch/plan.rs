@@ -1,0 +1,161 @@
+//! Which nodes run where, and what they run.
+
+use super::error::LaunchError;
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::NODES_MAX;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A host as the user names it: `name`, `user@name`, with `:K` for how many nodes it shall have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// What ssh is given.
+    pub name: String,
+    /// Nodes, if said.
+    pub nodes: Option<u32>,
+}
+
+impl FromStr for Host {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Host, String> {
+        // An IPv6 address has more than one colon and no count unless it stands in brackets.
+        let (name, count) = match text.rsplit_once(':') {
+            Some((name, count)) if !name.contains(':') || name.ends_with(']') => (name, Some(count)),
+            _ => (text, None),
+        };
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        if name.is_empty() || name.starts_with('-') || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(format!("{text:?} is not a host: give NAME, USER@NAME or NAME:NODES"));
+        }
+        let nodes = match count.map(str::parse) {
+            None => None,
+            Some(Ok(nodes)) if (1..=NODES_MAX).contains(&nodes) => Some(nodes),
+            Some(_) => return Err(format!("{text:?}: after the colon stands how many nodes, 1 to {NODES_MAX}")),
+        };
+        Ok(Host { name: name.to_owned(), nodes })
+    }
+}
+
+/// Ranks of each host, in blocks.
+///
+/// # Errors
+/// Counts that do not fit each other.
+pub fn place(nodes: Option<u32>, hosts: &[Host]) -> Result<Vec<Range<Rank>>, LaunchError> {
+    let said: Option<u32> = hosts.iter().map(|host| host.nodes).sum();
+    let total = match (nodes, said) {
+        (Some(nodes), _) => nodes,
+        (None, Some(said)) if !hosts.is_empty() => said,
+        (None, _) => u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1),
+    };
+    if !(1..=NODES_MAX).contains(&total) {
+        return Err(LaunchError::Usage(format!("a job has 1 to {NODES_MAX} nodes, not {total}")));
+    }
+    let counts: Vec<u32> = if hosts.iter().all(|host| host.nodes.is_none()) {
+        let hosts = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
+        (0..hosts).map(|host| total / hosts + u32::from(host < total % hosts)).collect()
+    } else {
+        hosts.iter().map(|host| host.nodes.unwrap_or(1)).collect()
+    };
+    let sum: u32 = counts.iter().sum();
+    if sum != total {
+        return Err(LaunchError::Usage(format!("-n says {total} nodes, but --hosts has room for {sum}: leave one of them out")));
+    }
+    let mut next = 0;
+    Ok(counts
+        .into_iter()
+        .map(|count| {
+            let block = next..next + count;
+            next = block.end;
+            block
+        })
+        .collect())
+}
+
+/// Find a program as a shell would.
+///
+/// # Errors
+/// Not there, or not to be run.
+pub fn find_program(program: &str, path: Option<&OsStr>) -> Result<PathBuf, LaunchError> {
+    let not_found =
+        |place: &str, hint: String| LaunchError::NotFound { program: program.to_owned(), place: place.to_owned(), hint };
+    if program.contains('/') {
+        let path = Path::new(program);
+        let meta = std::fs::metadata(path).map_err(|why| not_found("", format!("({why})")))?;
+        return match executable(&meta) {
+            Ok(()) => std::path::absolute(path).map_err(LaunchError::system("find the current directory")),
+            Err(why) => Err(LaunchError::NotExecutable { program: program.to_owned(), why: why.to_owned() }),
+        };
+    }
+    let mut refused = None;
+    for directory in path.map(std::env::split_paths).into_iter().flatten() {
+        let candidate = directory.join(program);
+        match std::fs::metadata(&candidate).map(|meta| executable(&meta)) {
+            Ok(Ok(())) => return std::path::absolute(candidate).map_err(LaunchError::system("find the current directory")),
+            Ok(Err(why)) => refused = Some(why),
+            Err(_) => {}
+        }
+    }
+    match refused {
+        Some(why) => Err(LaunchError::NotExecutable { program: program.to_owned(), why: why.to_owned() }),
+        None if !program.is_empty() && Path::new(program).is_file() => {
+            Err(not_found("in PATH", format!("; there is one in this directory: did you mean ./{program}?")))
+        }
+        None => Err(not_found("in PATH", "; give its path, or add its directory to PATH".to_owned())),
+    }
+}
+
+fn executable(meta: &std::fs::Metadata) -> Result<(), &'static str> {
+    if meta.is_dir() {
+        Err("it is a directory")
+    } else if meta.permissions().mode() & 0o111 == 0 {
+        Err("it is not executable; try `chmod +x`, or run it by its interpreter, e.g. `python3 PROGRAM`")
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(text: &str) -> Vec<Host> {
+        text.split(',').filter(|text| !text.is_empty()).map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn blocks() {
+        let here = |nodes| place(nodes, &[]).unwrap().pop();
+        assert_eq!((here(Some(4)), here(None)), (Some(0..4), Some(0..1)));
+        assert_eq!(place(None, &hosts("a,b")).unwrap(), [0..1, 1..2]);
+        assert_eq!(place(Some(5), &hosts("a,b")).unwrap(), [0..3, 3..5]);
+        assert_eq!(place(Some(1), &hosts("a,b")).unwrap(), [0..1, 1..1]);
+        assert_eq!(place(None, &hosts("a:3,b:1")).unwrap(), [0..3, 3..4]);
+        assert!(place(Some(5), &hosts("a:3,b:1")).is_err());
+        assert!(place(Some(0), &[]).is_err() && place(Some(NODES_MAX + 1), &[]).is_err());
+    }
+
+    #[test]
+    fn names_of_hosts() {
+        let host = |name: &str, nodes| Ok(Host { name: name.into(), nodes });
+        assert_eq!("me@a:2".parse(), host("me@a", Some(2)));
+        assert_eq!("fd00::1".parse(), host("fd00::1", None));
+        assert_eq!("[fd00::1]:3".parse(), host("fd00::1", Some(3)));
+        for bad in ["", "-oProxyCommand=x", "a b", "a:0", "a:x", ":1"] {
+            assert!(bad.parse::<Host>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn programs() {
+        let path = std::ffi::OsString::from("/nonexistent:/bin:/usr/bin");
+        assert!(find_program("sh", Some(&path)).unwrap().is_absolute());
+        assert!(matches!(find_program("no-such-program", Some(&path)), Err(LaunchError::NotFound { .. })));
+        assert!(matches!(find_program("./no-such-program", Some(&path)), Err(LaunchError::NotFound { .. })));
+        assert!(matches!(find_program("", None), Err(LaunchError::NotFound { .. })));
+        assert!(matches!(find_program("/etc/passwd", None), Err(LaunchError::NotExecutable { .. })));
+        assert!(matches!(find_program("/etc", None), Err(LaunchError::NotExecutable { .. })));
+    }
+}

@@ -1,0 +1,256 @@
+//! When to pass on, wait, terminate and kill: what a launcher decides, without processes or clock.
+
+use super::ending::{Ending, STATUS_TIMED_OUT};
+use oikaze_protocol::Rank;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// Between a polite and an impolite end.
+pub const TERM_TIME: Duration = Duration::from_secs(2);
+/// After SIGKILL a process ends unless the kernel holds it (a dead network disk): waiting longer helps nobody.
+pub const KILL_TIME: Duration = Duration::from_secs(5);
+
+/// What the launcher shall do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send all living nodes (and their own children) this signal.
+    Signal(i32),
+    /// Tell the store why the job is over.
+    Abort(String),
+    /// Tell the store that a node has ended in good order.
+    Ended(Rank, String),
+    /// Tell the user.
+    Say(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// A node failed; the others may end by their own errors until then.
+    Grace(Duration),
+    /// Asked to end until then.
+    Terminating(Duration),
+    /// Killed; waited for until then.
+    Killing(Duration),
+    /// Waited long enough.
+    GivenUp,
+}
+
+/// The launcher's state of mind.
+pub struct Policy {
+    living: BTreeSet<Rank>,
+    grace: Duration,
+    limit: Option<Duration>,
+    stage: Stage,
+    status: Option<u8>,
+    interrupted: bool,
+    actions: Vec<Action>,
+}
+
+impl Policy {
+    /// For `size` nodes, given `grace` after a first failure and a `limit` for the whole job, both counted from time zero.
+    #[must_use]
+    pub fn new(size: u32, grace: Duration, limit: Option<Duration>) -> Policy {
+        let stage = Stage::Running;
+        Policy { living: (0..size).collect(), grace, limit, stage, status: None, interrupted: false, actions: Vec::new() }
+    }
+
+    /// What to do now.
+    pub fn actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Has everything ended (or been given up)?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.living.is_empty() || self.stage == Stage::GivenUp
+    }
+
+    /// The job's status: of the first failure, else 0.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        self.status.unwrap_or(0)
+    }
+
+    /// A node has ended.
+    pub fn ended(&mut self, now: Duration, rank: Rank, how: &Ending) {
+        if !self.living.remove(&rank) {
+            return;
+        }
+        if how.is_success() {
+            return self.actions.push(Action::Ended(rank, how.to_string()));
+        }
+        let first = self.status.is_none();
+        let status = *self.status.get_or_insert_with(|| how.status());
+        self.actions.push(Action::Abort(format!("node {rank} {how}")));
+        if first {
+            let rest = match self.living.len() {
+                _ if self.interrupted => String::new(),
+                0 => String::new(),
+                left => format!("; {left} more have {} s to end", self.grace.as_secs_f32()),
+            };
+            self.actions.push(Action::Say(format!("node {rank} {how}{rest} (exit status {status})")));
+        }
+        if self.stage == Stage::Running {
+            self.stage = Stage::Grace(now + self.grace);
+        }
+    }
+
+    /// The launcher got a signal that is meant for the job.
+    pub fn signalled(&mut self, now: Duration, signal: i32) {
+        match signal {
+            SIGINT if self.interrupted => self.kill(now, "interrupted again"),
+            SIGINT => {
+                self.interrupted = true;
+                self.actions.push(Action::Signal(SIGINT));
+            }
+            // The launcher has been told to go: its nodes may not stay behind for longer than it takes to end in order.
+            SIGTERM | SIGHUP => {
+                self.actions.push(Action::Signal(signal));
+                if matches!(self.stage, Stage::Running | Stage::Grace(_)) {
+                    self.stage = Stage::Terminating(now + self.grace);
+                }
+            }
+            _ => self.actions.push(Action::Signal(signal)),
+        }
+    }
+
+    fn kill(&mut self, now: Duration, why: &str) {
+        self.actions.push(Action::Say(format!("{why}: killing {}", self.who())));
+        self.actions.push(Action::Signal(SIGKILL));
+        self.stage = Stage::Killing(now + KILL_TIME);
+    }
+
+    fn who(&self) -> String {
+        let few: Vec<String> = self.living.iter().take(8).map(Rank::to_string).collect();
+        let more = if self.living.len() > few.len() { " and more" } else { "" };
+        format!("node{} {}{more}", if self.living.len() > 1 { "s" } else { "" }, few.join(", "))
+    }
+
+    /// When [`Policy::timeout`] should be called next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Duration> {
+        match self.stage {
+            Stage::Running => self.limit,
+            Stage::Grace(at) => Some(self.limit.map_or(at, |limit| limit.min(at))),
+            Stage::Terminating(at) | Stage::Killing(at) => Some(at),
+            Stage::GivenUp => None,
+        }
+    }
+
+    /// Time passes.
+    pub fn timeout(&mut self, now: Duration) {
+        let running = matches!(self.stage, Stage::Running | Stage::Grace(_));
+        if running && self.limit.is_some_and(|limit| limit <= now) {
+            let limit = self.limit.unwrap_or_default().as_secs_f32();
+            let why = format!("the job's time limit of {limit} s (--timeout) has passed");
+            self.status.get_or_insert(STATUS_TIMED_OUT);
+            self.actions.push(Action::Abort(why.clone()));
+            self.actions.push(Action::Say(format!("{why}: terminating {}", self.who())));
+            self.actions.push(Action::Signal(SIGTERM));
+            self.stage = Stage::Terminating(now + TERM_TIME);
+        }
+        match self.stage {
+            Stage::Grace(at) if at <= now => {
+                self.actions.push(Action::Say(format!("terminating {}, which did not end by itself", self.who())));
+                self.actions.push(Action::Signal(SIGTERM));
+                self.stage = Stage::Terminating(now + TERM_TIME);
+            }
+            Stage::Terminating(at) if at <= now => self.kill(now, "no end after SIGTERM"),
+            Stage::Killing(at) if at <= now => {
+                self.actions.push(Action::Say(format!("{} did not end after SIGKILL: the kernel holds it", self.who())));
+                self.status.get_or_insert(super::ending::STATUS_LAUNCHER);
+                self.stage = Stage::GivenUp;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(7);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn signals(policy: &mut Policy) -> Vec<i32> {
+        policy
+            .actions()
+            .into_iter()
+            .filter_map(|action| if let Action::Signal(signal) = action { Some(signal) } else { None })
+            .collect()
+    }
+
+    #[test]
+    fn good_ends_are_only_told() {
+        let mut policy = Policy::new(2, GRACE, None);
+        policy.ended(at(0), 1, &Ending::Status(0));
+        assert_eq!(policy.actions(), [Action::Ended(1, "ended with status 0".into())]);
+        assert!(!policy.is_over() && policy.next_timeout().is_none());
+        policy.ended(at(0), 0, &Ending::Status(0));
+        assert!(policy.is_over() && policy.status() == 0);
+    }
+
+    #[test]
+    fn the_first_failure_counts_and_the_rest_is_ended() {
+        let mut policy = Policy::new(3, GRACE, None);
+        policy.ended(at(1), 2, &Ending::Signal(9));
+        policy.ended(at(2), 0, &Ending::Status(3));
+        assert!(policy.actions().contains(&Action::Abort("node 2 was killed by signal 9 (SIGKILL)".into())));
+        assert_eq!(policy.next_timeout(), Some(at(8)));
+        policy.timeout(at(7));
+        assert!(signals(&mut policy).is_empty());
+        policy.timeout(at(8));
+        assert_eq!(signals(&mut policy), [15]);
+        policy.timeout(at(10));
+        assert_eq!(signals(&mut policy), [9]);
+        assert!(!policy.is_over());
+        policy.timeout(at(15));
+        assert!(policy.is_over() && policy.status() == 137);
+    }
+
+    #[test]
+    fn the_second_interrupt_kills() {
+        let mut policy = Policy::new(2, GRACE, None);
+        policy.signalled(at(0), 2);
+        assert_eq!(signals(&mut policy), [2]);
+        policy.signalled(at(1), 10);
+        assert_eq!(signals(&mut policy), [10]);
+        policy.signalled(at(1), 2);
+        assert_eq!(signals(&mut policy), [9]);
+        policy.ended(at(1), 0, &Ending::Signal(9));
+        policy.ended(at(1), 1, &Ending::Signal(9));
+        assert!(policy.is_over());
+    }
+
+    #[test]
+    fn a_launcher_told_to_go_leaves_nobody() {
+        for signal in [1, 15] {
+            let mut policy = Policy::new(1, GRACE, None);
+            policy.signalled(at(0), signal);
+            assert_eq!(signals(&mut policy), [signal]);
+            policy.timeout(at(7));
+            assert_eq!(signals(&mut policy), [9]);
+        }
+    }
+
+    #[test]
+    fn the_time_limit() {
+        let mut policy = Policy::new(1, GRACE, Some(at(3)));
+        policy.timeout(at(2));
+        assert!(signals(&mut policy).is_empty());
+        policy.timeout(at(3));
+        assert_eq!(signals(&mut policy), [15]);
+        policy.ended(at(3), 0, &Ending::Signal(15));
+        assert!(policy.is_over() && policy.status() == STATUS_TIMED_OUT);
+    }
+}

@@ -1,0 +1,285 @@
+//! One job from start to end.
+
+use super::crew::{Crew, Work};
+use super::ending::Ending;
+use super::error::LaunchError;
+use super::guard::Guard;
+use super::netns::{Cabling, Network};
+use super::output::{Sink, Terminal};
+use super::pipe::{News, Order};
+use super::plan::{self, Host};
+use super::policy::{Action, Policy};
+use super::remote::Remote;
+use super::{Event, SIGCHLD, bind, bind_everywhere, forward_signals, take_signals};
+use crate::job::environment::{self, new_incarnation};
+use crate::job::store::{Server, server};
+use crate::job::{Secret, Settings};
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::FAILURE_TIME;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// What the others get beyond the failure time to end by their own errors after one node has failed.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long output may still come after the last node has ended: only a process that left its group can hold it open.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many nodes; one per host (or one) if absent.
+    pub nodes: Option<u32>,
+    /// Other hosts; none: all nodes run here.
+    pub hosts: Vec<Host>,
+    /// Each node in a network namespace of its own.
+    pub netns: Option<Cabling>,
+    /// What all nodes are told.
+    pub settings: Settings,
+    /// Rank in front of each line?
+    pub prefix: bool,
+    /// The longest the job may take.
+    pub timeout: Option<Duration>,
+    /// Further variables for all nodes.
+    pub environment: Vec<(String, String)>,
+    /// Program and arguments.
+    pub program: Vec<OsString>,
+    /// The `oikaze` command itself, for the guard.
+    pub helper: PathBuf,
+    /// The `oikaze` command on other hosts.
+    pub agent: PathBuf,
+    /// Replaces ssh (`OIKAZE_RSH`).
+    pub rsh: Option<String>,
+}
+
+/// Run a job and wait for its end: the status of the first node that failed, else 0. From the main thread, before any other
+/// thread is started: it takes signals over, and children live no longer than the thread that starts them.
+///
+/// # Errors
+/// Nothing was left running if the job could not be started.
+pub fn run(options: &Options) -> Result<u8, LaunchError> {
+    let signals = take_signals()?;
+    let blocks = plan::place(options.nodes, &options.hosts)?;
+    let size = blocks.last().map_or(0, |block| block.end);
+    let name = options.program.first().ok_or_else(|| LaunchError::Usage("no program: oikaze run -n 4 -- PROGRAM ...".into()))?;
+    // Looked for before anything is started; on other hosts, their agents look.
+    let program = match options.hosts.is_empty() {
+        true => plan::find_program(&name.to_string_lossy(), std::env::var_os("PATH").as_deref())?,
+        false => PathBuf::from(name),
+    };
+    let mut guard = Guard::start(&options.helper)?;
+    let network = match &options.netns {
+        Some(cabling) => Some(Network::make(size, cabling.clone(), &mut guard)?),
+        None => None,
+    };
+    let secret = Secret::random().map_err(LaunchError::system("draw the job's secret"))?;
+    let (listener, store) = open_store(options, network.as_ref())?;
+    let server = Server::start(listener, size, secret.clone())?;
+    let (events, inbox) = channel();
+    forward_signals(signals, events.clone())?;
+    let terminal = Arc::new(Terminal::new(options.prefix));
+    let work = Work {
+        program,
+        arguments: options.program.get(1..).unwrap_or_default().to_vec(),
+        directory: None,
+        environment: variables(options),
+        store,
+        size,
+        ranks: 0..size,
+        secret,
+        incarnation: new_incarnation(),
+        settings: options.settings.clone(),
+        // A terminal would stop a node that reads it, as it is not in the foreground group.
+        input: !std::io::stdin().is_terminal(),
+    };
+    let mut job = Job { crew: Crew::empty(), remotes: Vec::new(), server, guard, terminal };
+    if options.hosts.is_empty() {
+        job.start_here(&work, network.as_ref(), &events)?;
+    } else {
+        job.start_there(&work, &blocks, options, &events)?;
+    }
+    let grace = options.settings.failure_time.unwrap_or(FAILURE_TIME) + GRACE;
+    let status = job.supervise(Policy::new(size, grace, options.timeout), &inbox);
+    // Children first, then their namespaces; the guard last, as it watches over both.
+    let Job { crew, remotes, server, guard, .. } = job;
+    drop((crew, remotes, server));
+    drop(network);
+    drop(guard);
+    Ok(status)
+}
+
+/// The store's socket and where nodes find it.
+fn open_store(options: &Options, network: Option<&Network>) -> Result<(TcpListener, String), LaunchError> {
+    let range = options.settings.ports;
+    let ports: Vec<u16> = range.map_or_else(|| vec![0], |range| range.iter().collect());
+    let failed = |why: std::io::Error| match range {
+        Some(range) => LaunchError::PortsInUse { range: range.to_string(), last: why.to_string() },
+        None => LaunchError::system("open a TCP port for the job's store")(why),
+    };
+    let port =
+        |listener: &TcpListener| listener.local_addr().map(|at| at.port()).map_err(LaunchError::system("open the store's port"));
+    if let Some(network) = network {
+        let listener = network.listen(&ports)?;
+        let at = network.store(port(&listener)?).to_string();
+        return Ok((listener, at));
+    }
+    if options.hosts.is_empty() {
+        let listener = bind(Ipv4Addr::LOCALHOST.into(), &ports).map_err(failed)?;
+        let at = format!("{}:{}", Ipv4Addr::LOCALHOST, port(&listener)?);
+        return Ok((listener, at));
+    }
+    let listener = bind_everywhere(&ports).map_err(failed)?;
+    let at = server::published(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    Ok((listener, at))
+}
+
+/// What the nodes get beside their place.
+fn variables(options: &Options) -> Vec<(String, String)> {
+    let mut variables = options.environment.clone();
+    if std::io::stderr().is_terminal() {
+        variables.push((environment::TERMINAL.to_owned(), "1".to_owned()));
+    }
+    variables
+}
+
+/// A user's own `OIKAZE_…` variables hold on other hosts too; those that a launcher sets are set anew.
+fn inherited() -> impl Iterator<Item = (String, String)> {
+    use environment::{INCARNATION, LOCAL_RANK, LOCAL_SIZE, RANK, SECRET, SIZE, STORE};
+    let ours = [STORE, RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, SECRET, INCARNATION, "OIKAZE_RSH"];
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).filter(move |(name, _)| name.starts_with("OIKAZE_") && !ours.contains(&name.as_str()))
+}
+
+struct Job {
+    crew: Crew,
+    remotes: Vec<Remote>,
+    server: Server,
+    guard: Guard,
+    terminal: Arc<Terminal>,
+}
+
+impl Job {
+    fn start_here(&mut self, work: &Work, network: Option<&Network>, events: &Sender<Event>) -> Result<(), LaunchError> {
+        let inside = |rank: Rank| match network {
+            Some(network) => ["ip", "netns", "exec", &network.name(rank)].map(str::to_owned).to_vec(),
+            None => Vec::new(),
+        };
+        let sink: Arc<dyn Sink> = self.terminal.clone();
+        self.crew = Crew::start(work, &inside, &sink, events, &mut self.guard)?;
+        Ok(())
+    }
+
+    fn start_there(
+        &mut self,
+        work: &Work,
+        blocks: &[Range<Rank>],
+        options: &Options,
+        events: &Sender<Event>,
+    ) -> Result<(), LaunchError> {
+        let text = |word: &OsString| {
+            let refuse = || LaunchError::Usage(format!("{word:?} is not UTF-8 and cannot be passed to other hosts"));
+            word.to_str().map(str::to_owned).ok_or_else(refuse)
+        };
+        let program = options.program.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let directory = std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
+        for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty()) {
+            let index = self.remotes.len();
+            let mut order = Order::new(&work.secret, &work.settings);
+            order.store.clone_from(&work.store);
+            (order.size, order.first, order.count) = (work.size, block.start, block.end - block.start);
+            order.incarnation = work.incarnation;
+            order.program.clone_from(&program);
+            order.directory = directory.to_string_lossy().into_owned();
+            order.environment = inherited().chain(work.environment.iter().cloned()).collect();
+            let remote =
+                Remote::start((index, &host.name), options.rsh.as_deref(), &options.agent, &order, &self.terminal, events)?;
+            self.remotes.push(remote);
+        }
+        Ok(())
+    }
+
+    /// Until everything has ended.
+    fn supervise(&mut self, mut policy: Policy, inbox: &Receiver<Event>) -> u8 {
+        let start = Instant::now();
+        let mut drain_until = None;
+        loop {
+            let now = start.elapsed();
+            for (rank, how) in self.crew.reap(&mut self.guard) {
+                policy.ended(now, rank, &how);
+            }
+            policy.timeout(now);
+            for action in policy.actions() {
+                self.act(action);
+            }
+            if policy.is_over() && drain_until.is_none() {
+                drain_until = Some(now + DRAIN_TIME);
+                if !self.crew.is_empty() {
+                    self.crew.abandon();
+                }
+            }
+            // An agent leaves when all its nodes' output has been passed on.
+            let drained = self.crew.is_drained() && self.remotes.iter().all(Remote::is_closed);
+            if policy.is_over() && (drained || drain_until.is_some_and(|until| until <= now)) {
+                return policy.status();
+            }
+            let deadline = drain_until.or_else(|| policy.next_timeout());
+            let event = match deadline {
+                Some(deadline) => inbox.recv_timeout(deadline.saturating_sub(now)),
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(event) => self.take(event, start.elapsed(), &mut policy),
+                // Senders live as long as this job; a passed deadline is looked at above.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Signal(signal) => {
+                self.crew.signal(signal);
+                self.remotes.iter_mut().for_each(|remote| remote.signal(signal));
+            }
+            Action::Abort(why) => self.server.abort(&why),
+            Action::Ended(rank, how) => self.server.ended(rank, &how),
+            Action::Say(text) => self.terminal.say(&text),
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Duration, policy: &mut Policy) {
+        match event {
+            Event::Signal(SIGCHLD) | Event::LauncherGone => {}
+            Event::Signal(signal) => policy.signalled(now, signal),
+            Event::Drained => self.crew.drained(),
+            Event::News(index, news) => self.news(index, news, now, policy),
+            Event::HostClosed(index, why) => {
+                let lost: Vec<(Rank, Ending)> = self.remotes.get_mut(index).map(|remote| remote.closed(why)).unwrap_or_default();
+                for (rank, how) in lost {
+                    policy.ended(now, rank, &how);
+                }
+            }
+        }
+    }
+
+    fn news(&mut self, index: usize, news: News, now: Duration, policy: &mut Policy) {
+        match news {
+            News::Output(rank, stream, bytes) => {
+                // If nobody reads the launcher's output any more, its own next line finds out.
+                self.terminal.write(rank, stream, &bytes);
+            }
+            News::OutputEnd(rank, stream) => self.terminal.end(rank, stream),
+            News::Note(text) => self.terminal.say(&text),
+            News::Ended(rank, how) => {
+                if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {
+                    policy.ended(now, rank, &how);
+                }
+            }
+        }
+    }
+}

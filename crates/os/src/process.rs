@@ -1,0 +1,154 @@
+//! What a launcher needs of the system: signals as messages, and children that cannot outlive it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Signals that are read like messages instead of interrupting this process.
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Take these signals out of normal delivery. Call it before any other thread is started: threads inherit the mask, and a
+    /// thread without it would still be interrupted.
+    ///
+    /// # Errors
+    /// A number that is no signal, or no descriptor is left.
+    pub fn take(signals: &[i32]) -> io::Result<Signals> {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initialises the set.
+        let mut set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            set.assume_init()
+        };
+        for &signal in signals {
+            // SAFETY: the set is initialised; a wrong number is an error, not undefined.
+            if unsafe { libc::sigaddset(&mut set, signal) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // SAFETY: blocks signals in this thread; the set is valid, the old mask is not wanted.
+        let refused = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+        if refused != 0 {
+            return Err(io::Error::from_raw_os_error(refused));
+        }
+        // SAFETY: -1 asks for a new descriptor, the set is valid.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Wait for the next signal.
+    ///
+    /// # Errors
+    /// What `read` says, except that an interruption is tried again.
+    pub fn wait(&self) -> io::Result<i32> {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        let size = size_of::<libc::signalfd_siginfo>();
+        loop {
+            // SAFETY: `info` has room for `size` bytes.
+            let got = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+            if usize::try_from(got) == Ok(size) {
+                // SAFETY: the kernel has filled the whole structure, of which every bit pattern is valid.
+                return Ok(unsafe { info.assume_init() }.ssi_signo as i32);
+            }
+            let why = io::Error::last_os_error();
+            if why.kind() != io::ErrorKind::Interrupted {
+                return Err(why);
+            }
+        }
+    }
+}
+
+/// Make the child that `command` will start the leader of its own process group (so that its own children can be reached with
+/// it), with normal signal delivery, and, if `bound`, killed by the kernel when the *thread* that starts it ends.
+///
+/// So the starting thread must live as long as the child should: a launcher starts its children from its main thread.
+pub fn isolate(command: &mut Command, bound: bool) {
+    command.process_group(0);
+    let parent = std::process::id();
+    let prepare = move || {
+        // SAFETY: all three are async-signal-safe and touch only this process; the set is initialised before it is used.
+        unsafe {
+            let mut none = MaybeUninit::uninit();
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            if bound && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // The parent may have died before the kernel was asked to watch it.
+            if bound && libc::getppid() as u32 != parent {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: runs between fork and exec and calls nothing but async-signal-safe functions; it allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// The name of a signal, e.g. `SIGKILL`; its number if it has none here.
+#[must_use]
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGSYS => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+
+    #[test]
+    fn a_child_leads_its_own_group_with_an_empty_mask() {
+        // In a thread of its own: the mask must not leak into other tests, and the child may end with this thread.
+        let run = || {
+            let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
+            // SAFETY: raises a blocked signal in this very thread.
+            assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) }, 0);
+            assert_eq!(signals.wait().unwrap(), libc::SIGUSR1);
+            let mut command = Command::new("/bin/sh");
+            command
+                .args(["-c", "read line < /proc/$$/stat; echo \"$$ $line\"; grep SigBlk /proc/$$/status"])
+                .stdout(Stdio::piped());
+            isolate(&mut command, true);
+            let output = command.output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let words: Vec<&str> = text.split_whitespace().collect();
+            // "$$", then stat's fields: pid, (comm), state, ppid, pgrp.
+            assert_eq!(words[0], words[5], "{text}");
+            assert!(text.contains("SigBlk:\t0000000000000000"), "{text}");
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(50), "signal 50");
+    }
+}
