@@ -1,80 +1,113 @@
 //! `oikaze doctor`: what was found, what is needed, how to mend it.
 
+use oikaze::job::addresses::Reachable;
+use oikaze_os::probe::{self, Finding, Verdict};
+use oikaze_os::without::Without;
 use serde::Serialize;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// One thing looked at.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
-    /// What was looked at.
-    pub what: String,
-    /// What is there.
-    pub found: String,
-    /// What should be.
-    pub needed: String,
-    /// Good enough?
-    pub ok: bool,
-    /// What to do if not.
-    pub fix: String,
+struct Line {
+    what: String,
+    found: String,
+    needed: String,
+    ok: &'static str,
+    fix: String,
 }
 
-/// Look at everything; status 1 if something that is needed is missing.
+impl From<Finding> for Line {
+    fn from(finding: Finding) -> Line {
+        Line {
+            what: finding.what.to_owned(),
+            found: finding.found,
+            needed: finding.needed,
+            ok: word(finding.ok),
+            fix: finding.fix,
+        }
+    }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "good",
+        Verdict::Degraded => "degraded",
+        Verdict::Missing => "missing",
+    }
+}
+
+/// Look at everything; status 1 if something will not work.
 pub fn doctor(json: bool) -> ExitCode {
-    let lines = job_lines();
+    let without = match Without::from_env() {
+        Ok(without) => without,
+        Err(why) => {
+            eprintln!("oikaze doctor: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut lines: Vec<Line> = probe::probe(&without).into_iter().map(Line::from).collect();
+    lines.extend([
+        interfaces(),
+        command("ssh", "openssh-client", "oikaze run --hosts"),
+        command("ip", "iproute2", "oikaze run --netns"),
+    ]);
+    let missing = lines.iter().filter(|line| line.ok == word(Verdict::Missing)).count();
     if json {
-        println!("{}", serde_json::to_string_pretty(&lines).unwrap_or_else(|why| format!("\"{why}\"")));
+        println!("{}", serde_json::to_string_pretty(&lines).unwrap_or_default());
     } else {
         print!("{}", table(&lines));
+        match missing {
+            0 => println!("\nOikaze works on this machine."),
+            _ => println!("\n{missing} of {} need mending before everything works.", lines.len()),
+        }
     }
-    if lines.iter().all(|line| line.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn table(lines: &[Line]) -> String {
-    let width = |of: fn(&Line) -> &String| lines.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
-    let (what, found) = (width(|line| &line.what), width(|line| &line.found));
+    let width = lines.iter().map(|line| line.what.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for line in lines {
-        let mark = if line.ok { "ok  " } else { "MEND" };
-        text += &format!("{mark}  {:what$}  {:found$}  needed: {}\n", line.what, line.found, line.needed);
-        if !line.ok {
-            text += &format!("{:6}{:what$}  -> {}\n", "", "", line.fix);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:8}  {:width$}  {}", line.ok, line.what, line.found);
+        let _ = writeln!(text, "{:10}{:width$}  needed: {}", "", "", line.needed);
+        if !line.fix.is_empty() {
+            let _ = writeln!(text, "{:10}{:width$}  fix: {}", "", "", line.fix);
         }
     }
     text
 }
 
-fn command_line(command: &str, package: &str, what_for: &str) -> Line {
+/// A command that some options want; they say so themselves when it is missing, so that is no failure.
+fn command(name: &str, package: &str, wanted_by: &str) -> Line {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Also where a user's PATH often does not lead.
-    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let at = places.map(|directory| directory.join(command)).find(|at| at.is_file());
-    Line {
-        what: format!("command {command}"),
-        found: at.as_deref().map(Path::display).map_or_else(|| "not found".to_owned(), |at| at.to_string()),
-        needed: format!("only for {what_for}"),
-        // Wanted by some options only, which say so themselves.
-        ok: true,
-        fix: format!("install the package {package}"),
-    }
+    let at = std::env::split_paths(&path).map(|directory| directory.join(name)).find(|at| at.is_file());
+    let found = at.as_deref().map(Path::display).map_or_else(|| "not in PATH".to_owned(), |at| at.to_string());
+    let (ok, fix) = match at {
+        Some(_) => (Verdict::Good, String::new()),
+        None => (Verdict::Degraded, format!("install the package {package}, or add its directory to PATH")),
+    };
+    Line { what: format!("command {name}"), found, needed: format!("only for {wanted_by}"), ok: word(ok), fix }
 }
 
-/// What jobs need.
-fn job_lines() -> Vec<Line> {
-    let host = oikaze::job::addresses::Reachable::here(1, true, true);
-    let interfaces = Line {
-        what: "network interfaces".into(),
-        found: match &host {
-            Ok(host) => {
-                let mut names: Vec<_> = host.addresses.iter().map(|at| format!("{} {}", at.interface, at.address)).collect();
-                names.dedup();
-                names.join(", ")
-            }
-            Err(why) => why.to_string(),
-        },
-        needed: "one that is up, with an address".into(),
-        ok: host.is_ok_and(|host| !host.addresses.is_empty()),
-        fix: "bring one up, at least loopback: ip link set lo up".into(),
+/// Where other nodes could reach this machine.
+fn interfaces() -> Line {
+    let (found, ok) = match Reachable::here(1, true, true) {
+        Ok(here) if here.addresses.is_empty() => ("none is up".to_owned(), Verdict::Missing),
+        Ok(here) => {
+            let outside = here.addresses.iter().any(|at| !at.address.is_loopback());
+            let all: Vec<String> = here.addresses.iter().map(|at| format!("{} {}", at.interface, at.address)).collect();
+            (all.join(", "), if outside { Verdict::Good } else { Verdict::Degraded })
+        }
+        Err(why) => (why.to_string(), Verdict::Missing),
     };
-    vec![interfaces, command_line("ssh", "openssh-client", "run --hosts"), command_line("ip", "iproute2", "run --netns")]
+    let fix = match ok {
+        Verdict::Good => "",
+        Verdict::Degraded => "only nodes on this machine can meet: bring up a network interface (ip link, ip address)",
+        Verdict::Missing => "bring loopback up: ip link set lo up",
+    };
+    let needed = "loopback, and one more to meet other machines".into();
+    Line { what: "network interfaces".into(), found, needed, ok: word(ok), fix: fix.into() }
 }
