@@ -2,7 +2,6 @@
 
 use super::super::Statistics;
 use super::name::Name;
-use super::socket::UDP_GRO;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -125,7 +124,7 @@ fn segment_size(header: &libc::msghdr) -> Option<usize> {
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(header);
         while let Some(control) = at.as_ref() {
-            if control.cmsg_level == libc::SOL_UDP && control.cmsg_type == UDP_GRO {
+            if control.cmsg_level == libc::SOL_UDP && control.cmsg_type == libc::UDP_GRO {
                 return usize::try_from(libc::CMSG_DATA(at).cast::<libc::c_int>().read_unaligned()).ok();
             }
             at = libc::CMSG_NXTHDR(header, at);

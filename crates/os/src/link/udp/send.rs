@@ -5,7 +5,6 @@
 
 use super::super::Outgoing;
 use super::name::Name;
-use super::socket::UDP_SEGMENT;
 use core::mem::{MaybeUninit, size_of};
 use oikaze_protocol::limits::DATAGRAM_MAX;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -145,7 +144,7 @@ impl Control {
     /// Ask for segments of so many bytes.
     fn segment(&mut self, bytes: u16, message: &mut libc::msghdr) {
         self.header.cmsg_level = libc::SOL_UDP;
-        self.header.cmsg_type = UDP_SEGMENT;
+        self.header.cmsg_type = libc::UDP_SEGMENT;
         // SAFETY: computes a number.
         self.header.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as _;
         self.segment = bytes;

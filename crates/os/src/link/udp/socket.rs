@@ -10,10 +10,6 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::net::SocketAddr;
 
-/// `UDP_SEGMENT` and `UDP_GRO` of linux/udp.h.
-pub(super) const UDP_SEGMENT: c_int = 103;
-pub(super) const UDP_GRO: c_int = 104;
-
 /// A bound, non-blocking UDP socket.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -49,8 +45,8 @@ impl Socket {
             .map_err(|why| BindError::System { what: "ask for a socket's own address", why })?;
         let (send_buffer, receive_buffer) = enlarge_buffers(fd.as_fd(), buffer);
         // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
-        let gso = !without.gso && set(fd.as_fd(), UDP_SEGMENT, 0).is_ok();
-        let gro = !without.gro && set(fd.as_fd(), UDP_GRO, 1).is_ok();
+        let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
+        let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
         Ok(Socket { fd, local, gso, gro, send_buffer, receive_buffer, busy: false })
     }
 
