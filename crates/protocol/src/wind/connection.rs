@@ -1,10 +1,26 @@
-//! One peer.
+//! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`, the way out in `transmit`.
 
-use super::{Event, Introduction, Message, PostError, Settings, Statistics, Token, Transmit, Upper};
+use super::arrivals::Arrivals;
+use super::congestion::{Aimd, Controller};
+use super::flight::{Cause, Flight, Item};
+use super::handshake::{Handshake, Heard};
+use super::inbox::Inbox;
+use super::liveness::{Liveness, Pulse};
+use super::outbox::Outbox;
+use super::outgoing::Sizes;
+use super::{Death, Event, Introduction, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
+use crate::limits::{BULK_FRAME_LEN, DATAGRAM_MIN, FRAGMENT_ETHERNET, FRAGMENT_JUMBO, HEADER_LEN, PROBE_MAX, PROBE_MIN};
+use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wire::View;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+/// CLOSE is said so often, for nobody acknowledges it.
+const FAREWELLS: u8 = 3;
+/// Datagrams sent beyond the window when the probe timer has run out (RFC 9002, section 6.2.4).
+const PROBES: u8 = 2;
 
 /// One peer, reliably: the state machine of spec/wind.md. It does nothing by itself and knows no clock.
 ///
@@ -19,12 +35,46 @@ use alloc::vec::Vec;
 /// 4. [`transmit`](Self::transmit) while it yields something (it does when [`has_due`](Self::has_due)); stopping early is fine.
 /// 5. [`poll_event`](Self::poll_event) until it is empty.
 ///
-/// Any other order is sound too; it only costs time.
+/// Any other order is sound too; it only costs time. Time never goes back.
 pub struct Connection {
-    settings: Settings,
-    me: Introduction,
-    peer: Rank,
-    statistics: Statistics,
+    pub(super) settings: Settings,
+    pub(super) peer: Rank,
+    pub(super) phase: Phase,
+    pub(super) handshake: Handshake,
+    pub(super) outbox: Outbox,
+    pub(super) flight: Flight,
+    pub(super) controller: Box<dyn Controller>,
+    pub(super) inbox: Inbox,
+    pub(super) arrivals: Arrivals,
+    pub(super) liveness: Liveness,
+    pub(super) due: Due,
+    pub(super) datagram_max: usize,
+    pub(super) events: VecDeque<Event>,
+    pub(super) statistics: Statistics,
+    credit_ask: Time,
+    credit_interval: Duration,
+}
+
+/// From open to ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// We have said goodbye and say it again, so often, from then on.
+    Closing {
+        left: u8,
+        next: Time,
+    },
+    Dead(Death),
+}
+
+/// Small things to be sent that are not messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Due {
+    pub ping: bool,
+    /// Datagrams that may go although the window is full, and must go although there is nothing to say.
+    pub probes: u8,
+    /// Bulk datagrams that may go before the small queue has its turn.
+    pub bulk_turn: u32,
 }
 
 impl Connection {
@@ -32,37 +82,73 @@ impl Connection {
     /// [`connect`](Self::connect) or before the peer calls.
     #[must_use]
     pub fn new(settings: Settings, me: Introduction, peer: Rank, paths: u8, now: Time) -> Connection {
-        let _ = (paths, now);
-        Connection { settings, me, peer, statistics: Statistics::default() }
+        let me = Introduction {
+            datagram_max: settings.datagram_max,
+            receive_buffer: settings.receive_buffer,
+            credit: settings.credit,
+            ..me
+        };
+        Connection {
+            settings,
+            peer,
+            phase: Phase::Open,
+            handshake: Handshake::new(me, peer, paths, now),
+            outbox: Outbox::new(),
+            flight: Flight::new(settings.failure_time),
+            controller: Box::new(Aimd::new(DATAGRAM_MIN as u64, DATAGRAM_MIN as u64)),
+            inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
+            arrivals: Arrivals::new(),
+            liveness: Liveness::new(&settings, now),
+            due: Due::default(),
+            datagram_max: DATAGRAM_MIN,
+            events: VecDeque::new(),
+            statistics: Statistics::default(),
+            credit_ask: now,
+            credit_interval: PROBE_MIN,
+        }
     }
 
     /// Start calling the peer: HELLOs go to every candidate path in rotation until one answers.
     pub fn connect(&mut self, now: Time) {
-        let _ = (now, self.settings, self.peer);
+        if self.phase == Phase::Open {
+            self.handshake.call(now);
+        }
     }
 
     /// The id by which the peer names this connection. Changes when the peer restarts ([`Event::Restarted`]).
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.me.connection
+        self.handshake.me.connection
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self) -> Rank {
+        self.peer
+    }
+
+    /// What the peer has said of itself, once it was heard.
+    #[must_use]
+    pub fn peer_introduction(&self) -> Option<&Introduction> {
+        self.handshake.them.as_ref()
     }
 
     /// Do both ends know each other?
     #[must_use]
     pub fn is_established(&self) -> bool {
-        false
+        self.phase == Phase::Open && self.handshake.is_established()
     }
 
-    /// The candidate path in use, once the peer was heard.
+    /// The candidate path in use, once established.
     #[must_use]
     pub fn path(&self) -> Option<u8> {
-        None
+        self.handshake.path
     }
 
-    /// Is nothing waiting to be sent or acknowledged, in either direction?
+    /// Is nothing waiting to be sent, acknowledged or completed, in either direction?
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        true
+        self.outbox.is_empty() && self.inbox.is_empty() && self.flight.is_empty() && !self.arrivals.has_news()
     }
 
     /// Queue a message, at any time, also before establishment. Its number.
@@ -70,64 +156,224 @@ impl Connection {
     /// # Errors
     /// [`PostError`]; the message is dropped.
     pub fn post(&mut self, message: Message) -> Result<u64, PostError> {
-        let _ = message;
-        Err(PostError::Full)
-    }
-
-    /// A datagram for this connection arrived on `path`; its seal was verified. Never transmits.
-    pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
-        let _ = (now, view, path, upper);
-    }
-
-    /// When [`timeout`](Self::timeout) wants to be called at the latest.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    /// Mark what has become due. Calling it early is harmless.
-    pub fn timeout(&mut self, now: Time) {
-        let _ = now;
-    }
-
-    /// Would [`transmit`](Self::transmit) yield something? O(1).
-    #[must_use]
-    pub fn has_due(&self, now: Time) -> bool {
-        let _ = now;
-        false
-    }
-
-    /// One datagram: header, frames and inline payload are appended to `into`; a segment payload follows it on the wire; the
-    /// engine writes the tag after that. `None`: nothing is due, `into` is as it was.
-    pub fn transmit(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
-        let _ = (now, into);
-        None
+        match self.phase {
+            Phase::Dead(death) => return Err(PostError::Dead(death)),
+            Phase::Closing { .. } => return Err(PostError::Dead(Death::Closed)),
+            Phase::Open => {}
+        }
+        let number = self.outbox.post(message, &mut self.events)?;
+        self.statistics.messages_posted += 1;
+        Ok(number)
     }
 
     /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
     }
 
     /// The body (of `body_len` bytes) of one *credited* message delivered earlier has been read: its credit goes back to the peer.
     /// Once for each such message that was delivered and not refused.
     pub fn consumed(&mut self, body_len: u64) {
-        let _ = body_len;
+        self.inbox.consumed(body_len);
     }
 
-    /// Forget the source of the messages with this token: it is never gathered again. No event follows for it.
+    /// Forget the source of the messages with this token: it is never gathered again. No event follows for it. The peer learns
+    /// that their numbers are done; whether it had them already is not known.
     pub fn cancel(&mut self, token: Token) {
-        let _ = token;
+        if token != Token::NONE && self.phase == Phase::Open {
+            self.outbox.cancel(token);
+            self.outbox.advance(&mut self.events);
+        }
     }
 
-    /// Say goodbye. Messages not settled fail; [`Event::Dead`] follows at once, the CLOSE at the next `transmit`.
+    /// Say goodbye. Messages not settled fail; [`Event::Dead`] follows at once, the CLOSE at the next `transmit`, and again
+    /// twice if the connection is kept for that long.
     pub fn close(&mut self, now: Time) {
-        let _ = now;
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.die(Death::Closed);
+        if self.handshake.is_established() {
+            self.phase = Phase::Closing { left: FAREWELLS, next: now };
+        }
     }
 
     /// Counters.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// When [`timeout`](Self::timeout) wants to be called at the latest.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Dead(_) => return None,
+            Phase::Closing { next, .. } => return Some(next),
+            Phase::Open => {}
+        }
+        if !self.handshake.is_established() {
+            let gives_up = self.handshake.is_calling().then(|| self.handshake.began() + self.settings.connect_time);
+            return [gives_up, self.handshake.next_timeout()].into_iter().flatten().min();
+        }
+        let credit = self.outbox.is_blocked().then_some(self.credit_ask);
+        let timers = [
+            self.arrivals.deadline(),
+            self.flight.loss_time(),
+            self.flight.probe_time(),
+            credit,
+            Some(self.liveness.next_timeout()),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Mark what has become due. Calling it early is harmless.
+    pub fn timeout(&mut self, now: Time) {
+        self.liveness.look(now);
+        if self.phase != Phase::Open {
+            return;
+        }
+        if !self.handshake.is_established() {
+            if self.handshake.is_calling() && now - self.handshake.began() >= self.settings.connect_time {
+                self.die(Death::Unreachable);
+            }
+            return;
+        }
+        match self.liveness.check(now) {
+            Pulse::Dead => return self.die(Death::Silent),
+            Pulse::Ask => self.ask(),
+            Pulse::Fine => {}
+        }
+        if self.flight.loss_time().is_some_and(|at| at <= now) {
+            self.detect_lost(now);
+        }
+        if self.flight.probe_time().is_some_and(|at| at <= now) {
+            self.probe(now);
+        }
+        self.ask_for_credit(now);
+    }
+
+    /// The peer was silent: ask it, unless an answer is expected anyway. A good moment to give memory back.
+    fn ask(&mut self) {
+        self.due.ping |= self.flight.is_empty();
+        if self.is_idle() {
+            self.outbox.shrink();
+            self.inbox.shrink();
+            self.flight.shrink();
+            self.events.shrink_to(8);
+        }
+    }
+
+    /// WIND-5.4: send the oldest again, whatever the window says.
+    fn probe(&mut self, now: Time) {
+        let Connection { flight, outbox, arrivals, statistics, .. } = self;
+        statistics.probe_timeouts += 1;
+        // Twice in a row: whatever is in flight is not taken in.
+        let most = if flight.probe.in_a_row() == 0 { usize::from(PROBES) } else { usize::MAX };
+        flight.give_up_oldest(most, |cause, items| lost(outbox, arrivals, statistics, cause, items));
+        outbox.begin_with_lowest();
+        self.due.probes = PROBES;
+        if self.flight.probe.in_a_row() == 3 {
+            self.controller.stalled(now);
+        }
+    }
+
+    /// WIND-6.4: an ACK that granted credit may have been lost, and nobody would send it again.
+    fn ask_for_credit(&mut self, now: Time) {
+        if !self.outbox.is_blocked() {
+            self.credit_interval = PROBE_MIN;
+        } else if self.credit_ask <= now {
+            self.due.ping |= self.flight.is_empty();
+            self.credit_ask = now + self.credit_interval;
+            self.credit_interval = (self.credit_interval * 2).min(PROBE_MAX);
+        }
+    }
+
+    pub(super) fn detect_lost(&mut self, now: Time) {
+        let Connection { flight, outbox, arrivals, statistics, .. } = self;
+        let latest = flight.detect_lost(now, |cause, items| lost(outbox, arrivals, statistics, cause, items));
+        if let Some(sent) = latest {
+            self.controller.lost(sent, now);
+        }
+    }
+
+    /// Both ends know each other now.
+    pub(super) fn established(&mut self, now: Time) {
+        let Some(them) = self.handshake.them else { return };
+        let datagram_max = usize::from(self.settings.datagram_max.min(them.datagram_max)).max(DATAGRAM_MIN);
+        let frames = datagram_max - HEADER_LEN - self.settings.seal.tag_len();
+        let room = frames - BULK_FRAME_LEN;
+        let fragment = [FRAGMENT_JUMBO, FRAGMENT_ETHERNET].into_iter().find(|size| *size <= room).unwrap_or(room);
+        self.datagram_max = datagram_max;
+        let window = self.settings.window_max.min(u64::from(them.receive_buffer));
+        self.controller = Box::new(Aimd::new(datagram_max as u64, window));
+        self.liveness = Liveness::new(&self.settings, now);
+        self.events.push_back(Event::Established);
+        self.outbox.open(Sizes { frames, fragment: fragment as u64 }, them.credit, &mut self.events);
+    }
+
+    /// What a handshake frame has brought about.
+    pub(super) fn heard(&mut self, now: Time, heard: Heard, upper: &mut impl Upper) {
+        match heard {
+            Heard::Nothing => {}
+            Heard::Stale => self.statistics.stale += 1,
+            Heard::Established => self.established(now),
+            Heard::Misfit(refusal) => {
+                // An established peer cannot have become unfit; an old or misled HELLO is only answered.
+                if !self.handshake.is_established() {
+                    self.die(Death::Refused(refusal));
+                }
+            }
+            Heard::Restarted { incarnation, was_established } => {
+                self.statistics.restarts += 1;
+                if was_established {
+                    self.outbox.fail(Death::Restarted, &mut self.events);
+                    upper.abandon(self.peer);
+                }
+                self.forget();
+                self.events.push_back(Event::Restarted { incarnation });
+            }
+        }
+    }
+
+    /// All that was known of the peer's datagrams and messages.
+    fn forget(&mut self) {
+        self.flight = Flight::new(self.settings.failure_time);
+        self.inbox = Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
+        self.arrivals = Arrivals::new();
+        self.due = Due::default();
+    }
+
+    pub(super) fn die(&mut self, death: Death) {
+        self.phase = Phase::Dead(death);
+        self.outbox.fail(death, &mut self.events);
+        self.events.push_back(Event::Dead(death));
+        self.inbox = Inbox::new(0, 0, 0);
+        self.due = Due::default();
+    }
+}
+
+/// A datagram was lost: what it carried is to be sent again.
+pub(super) fn lost(
+    outbox: &mut Outbox,
+    arrivals: &mut Arrivals,
+    statistics: &mut Statistics,
+    cause: Cause,
+    items: &mut dyn Iterator<Item = Item>,
+) {
+    *match cause {
+        Cause::Reordering => &mut statistics.lost_by_reordering,
+        Cause::Time => &mut statistics.lost_by_time,
+        Cause::Probe => &mut statistics.lost_by_probe,
+    } += 1;
+    if planted(Bug::ForgetRetransmission) {
+        return;
+    }
+    for item in items {
+        match item {
+            Item::Message(number) | Item::Open(number) | Item::Withdrawal(number) => outbox.lost_small(number),
+            Item::Fragment { message, offset, len } => outbox.lost_fragment(message, offset..offset + u64::from(len)),
+            Item::Told { .. } => arrivals.tell_again(),
+        }
     }
 }

@@ -2,11 +2,28 @@
 //!
 //! [`Connection`] is the whole of it for users; its parts are small and pure and do not know of each other.
 
+mod arrivals;
+mod assembly;
+pub mod congestion;
 mod connection;
 mod event;
+mod flight;
+mod handshake;
+mod inbox;
+mod liveness;
+mod loss;
 mod message;
+mod outbox;
+mod outgoing;
+mod pto;
+mod ranges;
+mod receive;
+mod rtt;
 mod settings;
 mod statistics;
+#[cfg(test)]
+mod tests;
+mod transmit;
 mod upper;
 
 pub use crate::wire::{Introduction, Misfit};

@@ -93,7 +93,7 @@ pub trait Upper {
     /// A refusal, which the sender is told reliably with the acknowledgement.
     fn deliver(&mut self, from: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal>;
 
-    /// The sender took an admitted message back: no more bytes of it come and it is not delivered.
+    /// The sender took a message back, admitted or never heard of: no more bytes of it come and it is not delivered.
     fn withdrawn(&mut self, from: Rank, number: u64) {
         let _ = (from, number);
     }

@@ -1,7 +1,8 @@
 //! The ACK frame (WIRE-4.2): ranges of datagram numbers, delay, credit, refusals.
 //!
 //! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | 0 u16 | below u32 | (gap u32, below u32)* | (number u64, code u8)*`.
-//! The first range is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one before.
+//! The first range is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one before. With no range
+//! at all (when only refusals or credit can be told) `largest` and `below` are 0.
 
 use super::cursor::{Reader, Write};
 use super::frame::{PREFIX_LEN, kind, put_prefix};
@@ -33,6 +34,8 @@ pub struct Acknowledgement<'a> {
     pub credit: u64,
     /// Nanoseconds between the arrival of `largest` and this frame.
     pub delay: u32,
+    /// No range at all: nothing is acknowledged.
+    none: bool,
     below: u32,
     ranges: &'a [u8],
     refusals: &'a [u8],
@@ -48,7 +51,7 @@ impl<'a> Acknowledgement<'a> {
     /// Ranges, largest numbers first, disjoint and not touching.
     #[must_use]
     pub fn ranges(&self) -> RangesDescending<'a> {
-        RangesDescending { next: Some((self.largest, self.below)), rest: Reader(self.ranges) }
+        RangesDescending { next: (!self.none).then_some((self.largest, self.below)), rest: Reader(self.ranges) }
     }
 
     /// Messages that were refused.
@@ -61,7 +64,7 @@ impl<'a> Acknowledgement<'a> {
         let (largest, credit, delay) = (body.u64()?, body.u64()?, body.u32()?);
         let (ranges, refusals) = (usize::from(body.u8()?), usize::from(body.u8()?));
         body.zeros::<2>()?;
-        if ranges == 0 || ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {
+        if ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {
             return None;
         }
         let below = body.u32()?;
@@ -69,8 +72,9 @@ impl<'a> Acknowledgement<'a> {
             largest,
             credit,
             delay,
+            none: ranges == 0,
             below,
-            ranges: body.take((ranges - 1) * RANGE)?,
+            ranges: body.take(ranges.saturating_sub(1) * RANGE)?,
             refusals: body.take(refusals * REFUSED)?,
         };
         // Walk once, so that those who use it need not check again.
@@ -86,25 +90,28 @@ impl<'a> Acknowledgement<'a> {
         refusals: &[RefusedMessage],
     ) {
         let start = into.len();
+        let mut ranges = ranges.take(ACK_RANGES_MAX).peekable();
         put_prefix(into, kind::ACKNOWLEDGE, 0, 0);
+        into.put_u64(ranges.peek().map_or(0, |range| *range.end()));
+        into.put_u64(credit);
+        into.put_u32(delay);
+        into.put_u32(0);
         let mut count: u8 = 0;
         let mut smallest = 0;
-        for range in ranges.take(ACK_RANGES_MAX) {
+        for range in ranges {
             let (low, high) = range.into_inner();
-            // A run longer than 2^32 is told in part: what is left out is acknowledged as lost would be, by being sent again.
-            let below = u32::try_from(high.saturating_sub(low)).unwrap_or(u32::MAX);
-            if count == 0 {
-                into.put_u64(high);
-                into.put_u64(credit);
-                into.put_u32(delay);
-                into.put_u32(0);
-            } else {
+            if count > 0 {
                 let Ok(gap) = u32::try_from(smallest - 1 - high) else { break };
                 into.put_u32(gap);
             }
+            // A run longer than 2^32 is told in part: what is left out is sent again, as if lost.
+            let below = u32::try_from(high.saturating_sub(low)).unwrap_or(u32::MAX);
             into.put_u32(below);
             smallest = high - u64::from(below);
             count += 1;
+        }
+        if count == 0 {
+            into.put_u32(0);
         }
         let told = refusals.get(..REFUSALS_MAX.min(refusals.len())).unwrap_or_default();
         for refused in told {

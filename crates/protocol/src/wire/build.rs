@@ -31,6 +31,12 @@ impl<'b> Builder<'b> {
         self.limit.saturating_sub(self.into.len() - self.start + usize::from(self.header.payload_len))
     }
 
+    /// Bytes so far, with the payload set aside and the tag.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.into.len() - self.start + usize::from(self.header.payload_len) + self.header.seal.tag_len()
+    }
+
     /// Nothing in it yet?
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,0 +1,170 @@
+//! Which datagrams have arrived, and when that is to be told (WIND-3).
+
+use super::ranges::RangeSet;
+use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
+use crate::planted::{Bug, planted};
+use crate::time::Time;
+use crate::wire::{Acknowledgement, Builder, RefusedMessage};
+use alloc::collections::VecDeque;
+use core::ops::RangeInclusive;
+
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    seen: RangeSet,
+    /// Numbers below count as seen: their ranges are forgotten.
+    floor: u64,
+    largest: u64,
+    largest_at: Time,
+    /// The peer knows that we know what lies below.
+    report_from: u64,
+    /// Datagrams that must be acknowledged and are not.
+    pending: u32,
+    due: bool,
+    deadline: Option<Time>,
+    /// Not yet confirmed, oldest first.
+    pub refusals: VecDeque<RefusedMessage>,
+    /// How many refusals were confirmed before these.
+    confirmed: u64,
+    /// This datagram caused more refusals than an ACK frame can tell; it is not acknowledged before they are told.
+    withheld: Option<u64>,
+}
+
+impl Arrivals {
+    pub fn new() -> Arrivals {
+        Arrivals {
+            seen: RangeSet::new(),
+            floor: 0,
+            largest: 0,
+            largest_at: Time(0),
+            report_from: 0,
+            pending: 0,
+            due: false,
+            deadline: None,
+            refusals: VecDeque::new(),
+            confirmed: 0,
+            withheld: None,
+        }
+    }
+
+    /// Has this datagram not come before?
+    pub fn is_new(&self, number: u64) -> bool {
+        planted(Bug::AcceptDuplicateDatagram) || (number >= self.floor && !self.seen.contains(number))
+    }
+
+    /// Are refusals waiting that must be told before anything more is taken in (WIND-4.6)?
+    pub fn is_withholding(&self) -> bool {
+        self.withheld.is_some()
+    }
+
+    /// A datagram has been read; before it, so many refusals waited. If there are more now than one ACK frame tells, the datagram is
+    /// withheld, and its refusals are told from the largest number down: so the sender cannot count the message that all the
+    /// others waited for as settled before it knows of them all (WIND-4.6).
+    pub fn withhold(&mut self, number: u64, before: usize) {
+        if self.refusals.len() > REFUSALS_MAX && self.refusals.len() > before {
+            if let Some(new) = self.refusals.make_contiguous().get_mut(before..) {
+                new.sort_unstable_by_key(|refused| core::cmp::Reverse(refused.number));
+            }
+            self.withheld.get_or_insert(number);
+            self.due |= self.largest > 0;
+        }
+    }
+
+    /// A datagram was taken in.
+    pub fn record(&mut self, number: u64, now: Time, elicits: bool, at_once: bool) {
+        let next = number == self.largest + 1;
+        self.seen.insert(number..number + 1);
+        while self.seen.pieces() > RECEIVED_RANGES_MAX {
+            if let Some(range) = self.seen.forget_first() {
+                self.floor = range.end;
+            }
+        }
+        if number > self.largest {
+            self.largest = number;
+            self.largest_at = now;
+        }
+        self.report_from = self.report_from.min(number);
+        if elicits {
+            self.pending += 1;
+            // Not the one after the largest: one is missing, or one was late (WIND-3.3).
+            self.due |= at_once || !next || self.pending >= ACK_EVERY;
+            self.deadline.get_or_insert(now + ACK_DELAY);
+        }
+    }
+
+    pub fn is_due(&self, now: Time) -> bool {
+        self.due || self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Would an acknowledgement say anything that is not yet told?
+    pub fn has_news(&self) -> bool {
+        self.due || self.pending > 0
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// Ranges to be told, largest first.
+    fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
+        let withheld = self.withheld.unwrap_or(u64::MAX);
+        let lie = planted(Bug::AcknowledgeUnreceived);
+        let everything = lie.then_some(1..=self.largest);
+        let real = self
+            .seen
+            .iter()
+            .rev()
+            .take_while(move |range| range.end > self.report_from && !lie)
+            .map(|range| (range.start.max(self.report_from), range.end - 1))
+            .flat_map(move |(low, high)| {
+                // A withheld number cuts its range in two.
+                let cut = (low..=high).contains(&withheld);
+                let upper = if cut { withheld + 1 } else { low };
+                let lower = if cut { withheld } else { low };
+                [(upper <= high).then_some(upper..=high), (lower > low).then(|| low..=lower - 1)]
+            })
+            .flatten();
+        everything.into_iter().chain(real).take(ACK_RANGES_MAX)
+    }
+
+    fn told_refusals(&self) -> usize {
+        self.refusals.len().min(REFUSALS_MAX)
+    }
+
+    /// Bytes of the ACK frame that [`write`](Self::write) would write now.
+    pub fn frame_len(&self) -> usize {
+        Acknowledgement::frame_len(self.ranges().count().max(1), self.told_refusals())
+    }
+
+    /// Write an ACK frame. What to remember of it: see [`confirm`](Self::confirm). It must be acknowledged if it tells refusals.
+    pub fn write(&mut self, now: Time, credit: u64, builder: &mut Builder<'_>) -> (u64, u64) {
+        let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
+        let told = self.told_refusals();
+        let (refusals, _) = self.refusals.make_contiguous().split_at(told);
+        let mut copy = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];
+        copy.iter_mut().zip(refusals).for_each(|(to, from)| *to = *from);
+        builder.acknowledge(self.ranges(), credit, delay, copy.get(..told).unwrap_or_default());
+        self.pending = 0;
+        self.due = false;
+        self.deadline = None;
+        (self.largest, self.confirmed + told as u64)
+    }
+
+    /// The datagram with an ACK frame was acknowledged: the peer knows what it told.
+    pub fn confirm(&mut self, largest: u64, refusals: u64) {
+        self.report_from = self.report_from.max(largest);
+        while self.confirmed < refusals && self.refusals.pop_front().is_some() {
+            self.confirmed += 1;
+        }
+        if self.refusals.len() <= REFUSALS_MAX {
+            // What was withheld may be acknowledged now.
+            self.due |= self.withheld.take().is_some();
+        } else {
+            self.due = true;
+        }
+    }
+
+    /// That datagram was lost: refusals must be told again.
+    pub fn tell_again(&mut self) {
+        self.due |= !self.refusals.is_empty();
+    }
+}

@@ -1,0 +1,130 @@
+//! The body of one fragmented message while it comes in.
+
+use super::ranges::RangeSet;
+use super::{Class, Head};
+use crate::limits::BODY_RANGES_MAX;
+use crate::planted::{Bug, planted};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Where the bytes go.
+#[derive(Debug)]
+pub(super) enum Destination {
+    /// To their place, by the upper layer.
+    Place,
+    /// Into this buffer, of the body's length.
+    Collect(Vec<u8>),
+}
+
+/// A message whose beginning is known.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    pub class: Class,
+    pub credited: bool,
+    pub head: Head,
+    pub len: u64,
+    pub destination: Destination,
+    have: RangeSet,
+}
+
+/// What became of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    New,
+    Nothing,
+    /// Beyond the body's end.
+    Outside,
+    /// Too many pieces: it must be sent again when the gaps below are filled.
+    TooScattered,
+}
+
+impl Assembly {
+    pub fn new(class: Class, credited: bool, head: Head, len: u64, destination: Destination) -> Assembly {
+        Assembly { class, credited, head, len, destination, have: RangeSet::new() }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.have.covers(&(0..self.len))
+    }
+
+    /// Take bytes in. `place` is called for those that have not come before, each once (WIND-3.5).
+    pub fn fill(&mut self, offset: u64, bytes: &[u8], mut place: impl FnMut(u64, &[u8])) -> Filled {
+        let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.len) else { return Filled::Outside };
+        let range = offset..end;
+        if self.have.pieces() >= BODY_RANGES_MAX && self.have.would_add_piece(&range) && offset != self.have.first_missing(0) {
+            return Filled::TooScattered;
+        }
+        for new in self.have.missing(range.clone()) {
+            let Some(part) = part(bytes, offset, &new) else { continue };
+            let at = misplaced(new.start);
+            match &mut self.destination {
+                Destination::Place => place(at, part),
+                Destination::Collect(buffer) => copy(buffer, at, part),
+            }
+        }
+        if self.have.insert(range) { Filled::New } else { Filled::Nothing }
+    }
+}
+
+/// The part of `bytes` (which begin at `offset`) that is `wanted`.
+fn part<'b>(bytes: &'b [u8], offset: u64, wanted: &Range<u64>) -> Option<&'b [u8]> {
+    let start = usize::try_from(wanted.start - offset).ok()?;
+    let end = usize::try_from(wanted.end - offset).ok()?;
+    bytes.get(start..end)
+}
+
+fn copy(buffer: &mut [u8], at: u64, bytes: &[u8]) {
+    if let Ok(at) = usize::try_from(at)
+        && let Some(place) = buffer.get_mut(at..at + bytes.len())
+    {
+        place.copy_from_slice(bytes);
+    }
+}
+
+/// Where a fragment goes: to its own offset, unless that bug is planted.
+fn misplaced(offset: u64) -> u64 {
+    if planted(Bug::MisplaceFragment) { offset.saturating_sub(1) } else { offset }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+
+    proptest! {
+        /// WIND-3.5: whatever overlaps, each byte is placed once and where it belongs.
+        #[test]
+        fn each_byte_once(len in 1..200u64, pieces in prop::collection::vec((0..220u64, 1..40usize), 1..60)) {
+            let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let mut assembly = Assembly::new(Class::Unordered, false, Head::new(), len, Destination::Place);
+            let mut times = vec![0; len as usize];
+            for (offset, size) in pieces {
+                let end = offset + size as u64;
+                if end > len {
+                    prop_assert_eq!(assembly.fill(offset, &vec![0; size], |_, _| panic!()), Filled::Outside);
+                    continue;
+                }
+                assembly.fill(offset, &source[offset as usize..end as usize], |at, bytes| {
+                    for (n, byte) in bytes.iter().enumerate() {
+                        assert_eq!(*byte, source[at as usize + n]);
+                        times[at as usize + n] += 1;
+                    }
+                });
+            }
+            prop_assert!(times.iter().all(|n| *n <= 1));
+            prop_assert_eq!(assembly.is_whole(), times.iter().all(|n| *n == 1));
+        }
+    }
+
+    #[test]
+    fn scattered_pieces_are_bounded_and_the_lowest_always_get_in() {
+        let len = 4 * BODY_RANGES_MAX as u64;
+        let mut assembly = Assembly::new(Class::Unordered, false, Head::new(), len, Destination::Place);
+        for n in 0..BODY_RANGES_MAX as u64 {
+            assert_eq!(assembly.fill(2 * n + 1, &[0], |_, _| {}), Filled::New);
+        }
+        assert_eq!(assembly.fill(len - 1, &[0], |_, _| {}), Filled::TooScattered);
+        assert_eq!(assembly.fill(0, &[0], |_, _| {}), Filled::New);
+    }
+}

@@ -1,0 +1,250 @@
+//! Getting to know the peer (WIND-1): symmetric, both sides may begin at once, any datagram may be lost.
+//!
+//! A node is *established* when it knows the peer's id and the peer has shown that it knows ours, by a HELLO that says so or by any
+//! datagram with our id. Whoever is not established repeats its HELLO and wants an answer; whoever is answers. So no loss can
+//! leave one side waiting for ever.
+
+use super::event::HandshakeRefusal;
+use super::{Introduction, Misfit};
+use crate::Rank;
+use crate::limits::{HELLO_INTERVAL_MAX, HELLO_INTERVAL_MIN};
+use crate::time::Time;
+use crate::wire::{Builder, Hello, Refuse, SealKind, Shown};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// What a handshake frame has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Nothing,
+    /// Of an earlier life.
+    Stale,
+    Established,
+    /// A newer process; the connection begins anew. `was_established`: with the older one.
+    Restarted {
+        incarnation: u64,
+        was_established: bool,
+    },
+    Misfit(HandshakeRefusal),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Calling,
+    Established,
+}
+
+#[derive(Debug)]
+pub(super) struct Handshake {
+    pub me: Introduction,
+    peer: Rank,
+    paths: u8,
+    state: State,
+    pub them: Option<Introduction>,
+    /// Which of the peer's paths brought its latest HELLO.
+    their_path: u8,
+    pub path: Option<u8>,
+    began: Time,
+    next_hello: Option<Time>,
+    interval: Duration,
+    rotation: u8,
+    /// A HELLO is to go on this path.
+    answer: Option<u8>,
+    /// A REFUSE likewise.
+    refuse: Option<(Refuse, u8)>,
+    number: u64,
+}
+
+impl Handshake {
+    pub fn new(me: Introduction, peer: Rank, paths: u8, now: Time) -> Handshake {
+        Handshake {
+            me,
+            peer,
+            paths: paths.max(1),
+            state: State::Idle,
+            them: None,
+            their_path: 0,
+            path: None,
+            began: now,
+            next_hello: None,
+            interval: HELLO_INTERVAL_MIN,
+            rotation: 0,
+            answer: None,
+            refuse: None,
+            number: 0,
+        }
+    }
+
+    pub fn is_established(&self) -> bool {
+        self.state == State::Established
+    }
+
+    pub fn is_calling(&self) -> bool {
+        self.state == State::Calling
+    }
+
+    /// When the calling began.
+    pub fn began(&self) -> Time {
+        self.began
+    }
+
+    /// Begin to call; harmless if begun.
+    pub fn call(&mut self, now: Time) {
+        if self.state == State::Idle {
+            self.state = State::Calling;
+            self.restart_timer(now);
+        }
+    }
+
+    fn restart_timer(&mut self, now: Time) {
+        self.began = now;
+        self.interval = HELLO_INTERVAL_MIN;
+        self.next_hello = Some(now);
+    }
+
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.next_hello
+    }
+
+    /// A HELLO came on `path`.
+    pub fn hello(&mut self, now: Time, hello: &Hello, path: u8) -> Heard {
+        if let Some(misfit) = self.misfit(hello) {
+            let HandshakeRefusal { misfit: what, mine, theirs, .. } = misfit;
+            let incarnation = hello.mine.incarnation;
+            self.refuse = Some((Refuse { rank: self.me.rank, misfit: what, mine, yours: theirs, incarnation }, path));
+            return Heard::Misfit(misfit);
+        }
+        let shows_me = hello.yours.filter(|y| y.connection == self.me.connection && y.incarnation == self.me.incarnation);
+        let heard = match self.them {
+            Some(them) if hello.mine.incarnation < them.incarnation => return Heard::Stale,
+            Some(them) if hello.mine.incarnation > them.incarnation => self.begin_anew(now, hello),
+            // The same process under another id: believed only from one that has seen who we are, and not any more once
+            // established (WIND-1.7).
+            Some(them) if hello.mine.connection != them.connection => {
+                if shows_me.is_none() || self.state == State::Established {
+                    return Heard::Stale;
+                }
+                Heard::Nothing
+            }
+            _ => Heard::Nothing,
+        };
+        self.them = Some(hello.mine);
+        self.their_path = hello.path;
+        self.call(now);
+        if hello.answer_wanted {
+            self.answer = Some(path);
+        }
+        match shows_me {
+            Some(shown) if self.state == State::Calling && heard == Heard::Nothing => {
+                // The path that is proven outward, not only inward.
+                self.establish(shown.path);
+                Heard::Established
+            }
+            _ => heard,
+        }
+    }
+
+    /// A datagram with our id came on `path`: the peer knows us. Is that news?
+    pub fn proven(&mut self, path: u8) -> bool {
+        let news = self.state == State::Calling && self.them.is_some();
+        if news {
+            self.establish(path);
+        }
+        news
+    }
+
+    fn establish(&mut self, path: u8) {
+        self.state = State::Established;
+        self.path = Some(path);
+        self.next_hello = None;
+    }
+
+    /// Does this REFUSE speak to us, and now?
+    pub fn refused(&self, refuse: &Refuse) -> Heard {
+        if refuse.rank != self.peer || refuse.incarnation != self.me.incarnation || self.state != State::Calling {
+            return Heard::Stale;
+        }
+        Heard::Misfit(HandshakeRefusal::from_frame(refuse))
+    }
+
+    /// WIND-1.6: datagrams of the older process carry our old id, so it may not be used again.
+    fn begin_anew(&mut self, now: Time, hello: &Hello) -> Heard {
+        let was_established = self.state == State::Established;
+        self.me.connection = successor(self.me.connection, hello.mine.incarnation);
+        self.state = State::Calling;
+        self.path = None;
+        self.restart_timer(now);
+        Heard::Restarted { incarnation: hello.mine.incarnation, was_established }
+    }
+
+    /// WIND-1.5, in an order in which the first difference explains the most.
+    fn misfit(&self, hello: &Hello) -> Option<HandshakeRefusal> {
+        let (me, them) = (&self.me, &hello.mine);
+        let pairs = [
+            (Misfit::Version, u64::from(me.version), u64::from(them.version)),
+            (Misfit::Rank, u64::from(me.rank), u64::from(hello.to)),
+            (Misfit::Nodes, u64::from(me.nodes), u64::from(them.nodes)),
+            (Misfit::PageSize, u64::from(me.page_size), u64::from(them.page_size)),
+            (Misfit::ByteOrder, u64::from(me.byte_order), u64::from(them.byte_order)),
+            (Misfit::Architecture, u64::from(me.architecture), u64::from(them.architecture)),
+        ];
+        let (misfit, mine, theirs) = pairs.into_iter().find(|(_, mine, theirs)| mine != theirs)?;
+        Some(HandshakeRefusal { misfit, mine, theirs, by_peer: false })
+    }
+
+    /// Is the refusal the only thing left to say?
+    pub fn owes_refusal(&self) -> bool {
+        self.refuse.is_some()
+    }
+
+    pub fn has_due(&self, now: Time) -> bool {
+        self.refuse.is_some() || self.answer.is_some() || self.next_hello.is_some_and(|at| at <= now)
+    }
+
+    /// Append a due handshake datagram; the path it goes to.
+    pub fn transmit(&mut self, now: Time, into: &mut Vec<u8>) -> Option<u8> {
+        if let Some((refuse, path)) = self.refuse.take() {
+            self.datagram(into, |builder| builder.refuse(&refuse));
+            return Some(path);
+        }
+        let path = match self.answer.take() {
+            Some(path) => path,
+            None => self.call_again(now)?,
+        };
+        let yours =
+            self.them.map(|them| Shown { connection: them.connection, incarnation: them.incarnation, path: self.their_path });
+        let answer_wanted = self.state != State::Established;
+        let hello = Hello { mine: self.me, to: self.peer, path, yours, answer_wanted };
+        self.datagram(into, |builder| builder.hello(&hello));
+        Some(path)
+    }
+
+    /// The next candidate path, if its time has come (WIND-1.4).
+    fn call_again(&mut self, now: Time) -> Option<u8> {
+        self.next_hello.filter(|at| *at <= now)?;
+        let path = self.rotation % self.paths;
+        self.rotation = (path + 1) % self.paths;
+        // One round over all candidates without pause, then back off.
+        if self.rotation == 0 {
+            self.next_hello = Some(now + self.interval);
+            self.interval = (self.interval * 2).min(HELLO_INTERVAL_MAX);
+        }
+        Some(path)
+    }
+
+    fn datagram(&mut self, into: &mut Vec<u8>, write: impl FnOnce(&mut Builder<'_>)) {
+        self.number += 1;
+        let mut builder = Builder::new(into, 0, self.number, SealKind::Handshake, crate::limits::DATAGRAM_MIN);
+        write(&mut builder);
+        builder.finish(None);
+    }
+}
+
+/// An id for the next life, from the last one (which is random and known to few) and from what is new. SplitMix64's finaliser.
+fn successor(id: u64, incarnation: u64) -> u64 {
+    let mut x = id ^ incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)).max(1)
+}

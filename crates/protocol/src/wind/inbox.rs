@@ -1,0 +1,397 @@
+//! Messages on their way in (WIND-2, WIND-4): which have been delivered, which are held back, which are being collected.
+//!
+//! One number space for all classes. Everything below `floor` is delivered; an ordered message is delivered when it is the floor,
+//! an unordered one when it is whole.
+
+use super::assembly::{Assembly, Destination, Filled};
+use super::outgoing::cost;
+use super::{Admission, Class, Delivered, Head, Refusal, Upper};
+use crate::Rank;
+use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
+use crate::planted::{Bug, planted};
+use crate::wire::{Fragment, Open, RefusedMessage, SmallMessage, Withdrawal};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bookkeeping of a message that is held back or collected, beyond its bytes.
+const OVERHEAD: u64 = (HEAD_MAX + 128) as u64;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    New,
+    /// It had come before.
+    Duplicate,
+    /// No room to hold it: the datagram may not be acknowledged.
+    NoRoom,
+    /// A fragment of a message whose beginning has not come: likewise.
+    Unknown,
+    /// No correct peer says this: likewise.
+    Wrong,
+}
+
+/// A whole message that waits for its turn.
+#[derive(Debug)]
+struct Held {
+    class: Class,
+    credited: bool,
+    head: Head,
+    body: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Missing,
+    /// Whole and ordered, not yet its turn.
+    Held(Box<Held>),
+    /// Its beginning is known. Whole, if ordered and not yet its turn.
+    Gathering(Box<Assembly>),
+    /// Delivered, refused or withdrawn.
+    Done,
+}
+
+/// Where calls go and what comes of them, during one datagram.
+pub(super) struct Above<'u, U> {
+    pub upper: &'u mut U,
+    pub from: Rank,
+    /// Refusals to be told, in the order in which they happened.
+    pub refusals: &'u mut VecDeque<RefusedMessage>,
+    pub delivered: &'u mut u64,
+}
+
+impl<U: Upper> Above<'_, U> {
+    fn refuse(&mut self, number: u64, refusal: Refusal) {
+        self.refusals.push_back(RefusedMessage { number, refusal });
+    }
+
+    /// Hand a message over; was it taken?
+    fn deliver(&mut self, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> bool {
+        *self.delivered += 1;
+        let result = self.upper.deliver(self.from, number, class, head, body);
+        if let Err(refusal) = result {
+            self.refuse(number, refusal);
+        }
+        result.is_ok()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    floor: u64,
+    /// Of `floor`, `floor + 1`, …
+    slots: VecDeque<Slot>,
+    held: u64,
+    held_max: u64,
+    assembly_max: u64,
+    credit: u64,
+    credit_limit: u64,
+    credit_used: u64,
+    credit_told: u64,
+}
+
+impl Inbox {
+    pub fn new(held_max: u64, assembly_max: u64, credit: u64) -> Inbox {
+        Inbox {
+            floor: 0,
+            slots: VecDeque::new(),
+            held: 0,
+            held_max,
+            assembly_max,
+            credit,
+            credit_limit: credit,
+            credit_used: 0,
+            credit_told: credit,
+        }
+    }
+
+    /// Nothing begun?
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// A whole message came.
+    pub fn message<U: Upper>(&mut self, message: &SmallMessage<'_>, above: &mut Above<'_, U>) -> Taken {
+        let SmallMessage { number, class, credited, head, body } = *message;
+        match self.first_sight(number, credited, body.len() as u64) {
+            Ok(()) => {}
+            Err(Taken::Duplicate) if planted(Bug::AcceptDuplicateMessage) => {
+                above.deliver(number, class, head, Delivered::Bytes(body));
+                return Taken::Duplicate;
+            }
+            Err(taken) => return taken,
+        }
+        if class != Class::Unordered && number != self.floor && !planted(Bug::DeliverOrderedEarly) {
+            let Ok(head) = Head::try_from(head) else { return Taken::Wrong };
+            if !self.reserve(number, body.len() as u64) {
+                return Taken::NoRoom;
+            }
+            self.charge(credited, body.len() as u64);
+            self.set(number, Slot::Held(Box::new(Held { class, credited, head, body: body.to_vec() })));
+            self.advance(above);
+            return Taken::New;
+        }
+        self.charge(credited, body.len() as u64);
+        let taken = above.deliver(number, class, head, Delivered::Bytes(body));
+        self.done(number, credited && !taken, body.len() as u64, above);
+        Taken::New
+    }
+
+    /// A message begins. `whole`: all of its body is in the same datagram, and is taken in too.
+    pub fn open<U: Upper>(&mut self, open: &Open<'_>, whole: Option<(Fragment, &[u8])>, above: &mut Above<'_, U>) -> Taken {
+        let Open { number, class, credited, head, len } = *open;
+        match (self.first_sight(number, credited, len), whole) {
+            (Ok(()), _) => {}
+            (Err(Taken::Duplicate), Some((fragment, bytes))) => return self.fragment(fragment, bytes, above),
+            // A beginning is repeated until it is acknowledged: nothing strange.
+            (Err(Taken::Duplicate), None) => return Taken::New,
+            (Err(taken), _) => return taken,
+        }
+        let Ok(kept_head) = Head::try_from(head) else { return Taken::Wrong };
+        let now = whole.map(|(_, body)| body).filter(|_| class == Class::Unordered || number == self.floor);
+        if now.is_none() && !self.has_room(number, len) {
+            return Taken::NoRoom;
+        }
+        self.charge(credited, len);
+        let admission = match above.upper.admit(above.from, number, class, head, len) {
+            Admission::Place if class != Class::Unordered => Admission::Assemble,
+            other => other,
+        };
+        match (admission, now) {
+            (Admission::Refuse(refusal), _) => {
+                above.refuse(number, refusal);
+                self.done(number, credited, len, above);
+            }
+            (Admission::Assemble, _) if len > self.assembly_max => {
+                above.refuse(number, Refusal::NoRoom);
+                self.done(number, credited, len, above);
+            }
+            (Admission::Place, Some(body)) => {
+                above.upper.place(above.from, number, 0, body);
+                let taken = above.deliver(number, class, head, Delivered::Placed(len));
+                self.done(number, credited && !taken, len, above);
+            }
+            (Admission::Assemble, Some(body)) => {
+                let taken = above.deliver(number, class, head, Delivered::Bytes(body));
+                self.done(number, credited && !taken, len, above);
+            }
+            (Admission::Place, None) => self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
+            (Admission::Assemble, None) => {
+                let buffer = vec![0; usize::try_from(len).unwrap_or(0)];
+                self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)));
+                if let Some((fragment, bytes)) = whole {
+                    return self.fragment(fragment, bytes, above);
+                }
+            }
+        }
+        Taken::New
+    }
+
+    fn gather(&mut self, number: u64, assembly: Assembly) {
+        self.held += assembly_cost(&assembly);
+        self.set(number, Slot::Gathering(Box::new(assembly)));
+    }
+
+    /// Bytes of a body came.
+    pub fn fragment<U: Upper>(&mut self, fragment: Fragment, bytes: &[u8], above: &mut Above<'_, U>) -> Taken {
+        // The low half names the number nearest above the floor; what lies below it is long delivered (WIRE-4.5).
+        let ahead = fragment.message_low.wrapping_sub(self.floor as u32);
+        if ahead > u32::MAX / 2 {
+            return Taken::Duplicate;
+        }
+        let number = self.floor + u64::from(ahead);
+        let assembly = match self.slot(number) {
+            Some(Slot::Gathering(assembly)) => assembly,
+            Some(Slot::Done | Slot::Held(_)) => return Taken::Duplicate,
+            Some(Slot::Missing) | None => return Taken::Unknown,
+        };
+        let (upper, from) = (&mut *above.upper, above.from);
+        match assembly.fill(fragment.offset, bytes, |offset, part| upper.place(from, number, offset, part)) {
+            Filled::Outside => return Taken::Wrong,
+            Filled::TooScattered => return Taken::NoRoom,
+            Filled::Nothing => return Taken::Duplicate,
+            Filled::New => {}
+        }
+        let early = assembly.class == Class::Unordered || planted(Bug::DeliverOrderedEarly);
+        if assembly.is_whole() && early {
+            self.complete(number, above);
+        }
+        self.advance(above);
+        Taken::New
+    }
+
+    /// Its sender took a message back (WIND-4.7).
+    pub fn withdraw<U: Upper>(&mut self, withdrawal: Withdrawal, above: &mut Above<'_, U>) -> Taken {
+        let Withdrawal { number, charged, len } = withdrawal;
+        match self.first_sight(number, charged, len) {
+            Ok(()) => {
+                self.charge(charged, len);
+                above.upper.withdrawn(above.from, number);
+                self.done(number, charged, len, above);
+                Taken::New
+            }
+            Err(Taken::Duplicate) => {
+                let Some(Slot::Gathering(assembly)) = self.slot(number) else { return Taken::Duplicate };
+                if assembly.is_whole() {
+                    return Taken::Duplicate;
+                }
+                let (credited, cost) = (assembly.credited, assembly_cost(assembly));
+                self.held -= cost;
+                above.upper.withdrawn(above.from, number);
+                self.done(number, credited, len, above);
+                Taken::New
+            }
+            Err(taken) => taken,
+        }
+    }
+
+    /// Is this a message of which nothing is known yet, and that the sender may send?
+    fn first_sight(&mut self, number: u64, credited: bool, len: u64) -> Result<(), Taken> {
+        if number < self.floor {
+            return Err(Taken::Duplicate);
+        }
+        if number - self.floor >= MESSAGES_IN_FLIGHT as u64 {
+            return Err(Taken::Wrong);
+        }
+        if !matches!(self.slot(number), None | Some(Slot::Missing)) {
+            return Err(Taken::Duplicate);
+        }
+        let over = credited && self.credit_used.saturating_add(cost(len)) > self.credit_limit;
+        if over { Err(Taken::Wrong) } else { Ok(()) }
+    }
+
+    fn charge(&mut self, credited: bool, len: u64) {
+        if credited {
+            self.credit_used = self.credit_used.saturating_add(cost(len));
+        }
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(number.checked_sub(self.floor)?).ok()?)
+    }
+
+    fn set(&mut self, number: u64, slot: Slot) {
+        let Ok(at) = usize::try_from(number.saturating_sub(self.floor)) else { return };
+        if at >= self.slots.len() {
+            self.slots.resize_with(at + 1, || Slot::Missing);
+        }
+        if let Some(place) = self.slots.get_mut(at) {
+            *place = slot;
+        }
+    }
+
+    /// WIND-6.5: the message all others wait for always gets in.
+    fn has_room(&self, number: u64, len: u64) -> bool {
+        number == self.floor || self.held.saturating_add(len).saturating_add(OVERHEAD) <= self.held_max
+    }
+
+    fn reserve(&mut self, number: u64, len: u64) -> bool {
+        let room = self.has_room(number, len);
+        if room {
+            self.held += len + OVERHEAD;
+        }
+        room
+    }
+
+    /// A message is done with; its credit goes back if nobody will read it.
+    fn done<U: Upper>(&mut self, number: u64, give_back: bool, len: u64, above: &mut Above<'_, U>) {
+        if give_back {
+            self.consumed(len);
+        }
+        if number == self.floor && self.slots.is_empty() {
+            self.floor += 1;
+        } else {
+            self.set(number, Slot::Done);
+            self.advance(above);
+        }
+    }
+
+    /// Deliver what has its turn.
+    fn advance<U: Upper>(&mut self, above: &mut Above<'_, U>) {
+        loop {
+            let number = self.floor;
+            match self.slots.front() {
+                Some(Slot::Done) => {
+                    self.slots.pop_front();
+                    self.floor += 1;
+                }
+                Some(Slot::Held(_)) => self.complete(number, above),
+                Some(Slot::Gathering(assembly)) if assembly.is_whole() => self.complete(number, above),
+                _ => break,
+            }
+        }
+        if planted(Bug::IgnoreClassRule) {
+            self.advance_past_unordered(above);
+        }
+    }
+
+    /// The planted bug: an ordered message does not wait for unordered ones.
+    fn advance_past_unordered<U: Upper>(&mut self, above: &mut Above<'_, U>) {
+        let passable = |slot: &&Slot| match slot {
+            Slot::Done => true,
+            Slot::Gathering(assembly) => assembly.class == Class::Unordered,
+            Slot::Held(_) | Slot::Missing => false,
+        };
+        let at = self.slots.iter().take_while(passable).count();
+        if matches!(self.slots.get(at), Some(Slot::Held(_))) {
+            self.complete(self.floor + at as u64, above);
+        }
+    }
+
+    /// Deliver a whole message that is held or gathered; its slot is done.
+    fn complete<U: Upper>(&mut self, number: u64, above: &mut Above<'_, U>) {
+        let Some(slot) = self.slot(number) else { return };
+        let (taken, credited, len, cost) = match core::mem::replace(slot, Slot::Done) {
+            Slot::Held(held) => {
+                let len = held.body.len() as u64;
+                (above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)), held.credited, len, len + OVERHEAD)
+            }
+            Slot::Gathering(assembly) => {
+                let (len, cost, credited) = (assembly.len, assembly_cost(&assembly), assembly.credited);
+                let Assembly { class, head, destination, .. } = *assembly;
+                let body = match destination {
+                    Destination::Place => Delivered::Placed(len),
+                    Destination::Collect(buffer) => Delivered::Owned(buffer),
+                };
+                (above.deliver(number, class, &head, body), credited, len, cost)
+            }
+            Slot::Missing | Slot::Done => return,
+        };
+        self.held -= cost;
+        if credited && !taken {
+            self.consumed(len);
+        }
+    }
+
+    /// A credited message's body was read.
+    pub fn consumed(&mut self, len: u64) {
+        self.credit_limit = self.credit_limit.saturating_add(cost(len));
+    }
+
+    /// All the credit ever granted, to be told now.
+    pub fn tell_credit(&mut self) -> u64 {
+        self.credit_told = self.credit_limit;
+        self.credit_limit
+    }
+
+    /// Is so much credit untold that the peer should hear of it (WIND-6.4)?
+    pub fn credit_due(&self) -> bool {
+        self.credit_limit - self.credit_told > self.credit / 4
+    }
+
+    /// Give memory back while idle.
+    pub fn shrink(&mut self) {
+        if self.slots.is_empty() {
+            self.slots.shrink_to(16);
+        }
+    }
+}
+
+fn assembly_cost(assembly: &Assembly) -> u64 {
+    OVERHEAD
+        + match &assembly.destination {
+            Destination::Place => 0,
+            Destination::Collect(buffer) => buffer.len() as u64,
+        }
+}

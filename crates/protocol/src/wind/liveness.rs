@@ -1,0 +1,107 @@
+//! Is the peer alive (WIND-7)?
+
+use super::Settings;
+use crate::time::Time;
+use core::time::Duration;
+
+/// What a look at the clock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pulse {
+    Fine,
+    /// Ask for a sign of life.
+    Ask,
+    Dead,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Liveness {
+    failure_time: Duration,
+    keepalive: Duration,
+    heard: Time,
+    next_ask: Time,
+    /// Not dead before this, whatever `heard` says.
+    grace: Time,
+    last_look: Time,
+}
+
+impl Liveness {
+    pub fn new(settings: &Settings, now: Time) -> Liveness {
+        let (failure_time, keepalive) = (settings.failure_time, settings.keepalive());
+        Liveness { failure_time, keepalive, heard: now, next_ask: now + keepalive, grace: now, last_look: now }
+    }
+
+    /// This node was called. If it slept for more than half of the failure time, the silence says nothing about the peer:
+    /// whatever the peer sent may still lie in the socket (WIND-7.4).
+    pub fn look(&mut self, now: Time) {
+        if now - self.last_look > self.failure_time / 2 {
+            self.grace = now + self.failure_time / 2;
+            self.next_ask = now;
+        }
+        self.last_look = self.last_look.max(now);
+    }
+
+    pub fn heard(&mut self, now: Time) {
+        self.heard = self.heard.max(now);
+        self.next_ask = self.heard + self.keepalive;
+    }
+
+    fn dead_at(&self) -> Time {
+        (self.heard + self.failure_time).max(self.grace)
+    }
+
+    pub fn next_timeout(&self) -> Time {
+        self.next_ask.min(self.dead_at())
+    }
+
+    pub fn check(&mut self, now: Time) -> Pulse {
+        if now >= self.dead_at() {
+            Pulse::Dead
+        } else if now >= self.next_ask {
+            self.next_ask = now + self.keepalive;
+            Pulse::Ask
+        } else {
+            Pulse::Fine
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Time {
+        Time(n * 1_000_000)
+    }
+
+    fn fresh() -> Liveness {
+        Liveness::new(&Settings { failure_time: Duration::from_millis(500), ..Settings::default() }, ms(0))
+    }
+
+    #[test]
+    fn asks_five_times_and_then_gives_up() {
+        let mut life = fresh();
+        let mut asked = 0;
+        let mut now = ms(0);
+        let dead = loop {
+            now = now.max(life.next_timeout());
+            life.look(now);
+            match life.check(now) {
+                Pulse::Ask => asked += 1,
+                Pulse::Fine => {}
+                Pulse::Dead => break now,
+            }
+        };
+        assert_eq!((asked, dead), (4, ms(500)));
+    }
+
+    #[test]
+    fn own_sleep_is_not_held_against_the_peer() {
+        let mut life = fresh();
+        life.look(ms(2000));
+        assert_eq!(life.check(ms(2000)), Pulse::Ask);
+        life.look(ms(2200));
+        assert_ne!(life.check(ms(2200)), Pulse::Dead);
+        life.look(ms(2250));
+        assert_eq!(life.check(ms(2250)), Pulse::Dead);
+    }
+}

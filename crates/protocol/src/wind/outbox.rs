@@ -1,0 +1,445 @@
+//! Messages posted and not yet settled (WIND-2, WIND-4): their numbers, their state, and what is queued for sending.
+//!
+//! Two queues take turns: *small* (whole messages, beginnings, withdrawals) and *bulk* (bodies in fragments, a few messages at a time in
+//! rotation). The front of each is always something that can be sent, so that asking whether anything is due is O(1).
+
+use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
+use super::{Body, Class, Death, Event, Message, PostError, Refusal, Segment, Token};
+use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, MESSAGES_IN_FLIGHT};
+use crate::wire::message_frame_len;
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    first: u64,
+    messages: VecDeque<Outgoing>,
+    small: VecDeque<u64>,
+    bulk: VecDeque<u64>,
+    bulk_waiting: VecDeque<u64>,
+    run: u32,
+    blocked: VecDeque<u64>,
+    sizes: Option<Sizes>,
+    credit_most: u64,
+    credit_limit: u64,
+    credit_used: u64,
+}
+
+impl Outbox {
+    pub fn new() -> Outbox {
+        Outbox {
+            first: 0,
+            messages: VecDeque::new(),
+            small: VecDeque::new(),
+            bulk: VecDeque::new(),
+            bulk_waiting: VecDeque::new(),
+            run: 0,
+            blocked: VecDeque::new(),
+            sizes: None,
+            credit_most: 0,
+            credit_limit: 0,
+            credit_used: 0,
+        }
+    }
+
+    /// Nothing unsettled?
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub fn has_small(&self) -> bool {
+        !self.small.is_empty()
+    }
+
+    pub fn has_bulk(&self) -> bool {
+        !self.bulk.is_empty()
+    }
+
+    /// Is a message waiting for the peer's credit?
+    pub fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    pub fn get(&self, number: u64) -> Option<&Outgoing> {
+        self.messages.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Outgoing> {
+        self.messages.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Take a message in; its number.
+    pub fn post(&mut self, message: Message, events: &mut VecDeque<Event>) -> Result<u64, PostError> {
+        let len = message.body.len();
+        if len > BODY_MAX {
+            return Err(PostError::TooLong { len });
+        }
+        if self.messages.len() >= MESSAGES_IN_FLIGHT {
+            return Err(PostError::Full);
+        }
+        let number = self.first + self.messages.len() as u64;
+        let Message { class, urgent, credited, head, body, token } = message;
+        self.messages.push_back(Outgoing {
+            class,
+            urgent,
+            credited,
+            charged: false,
+            head,
+            body,
+            len,
+            token,
+            stage: Stage::Waiting,
+        });
+        if self.sizes.is_some() {
+            self.start(number, events);
+        }
+        Ok(number)
+    }
+
+    /// The connection is established: everything posted so far may go.
+    pub fn open(&mut self, sizes: Sizes, credit: u64, events: &mut VecDeque<Event>) {
+        self.sizes = Some(sizes);
+        (self.credit_most, self.credit_limit, self.credit_used) = (credit, credit, 0);
+        for number in self.first..self.first + self.messages.len() as u64 {
+            self.start(number, events);
+        }
+    }
+
+    /// Queue a new message, or let it wait for credit (WIND-6.4).
+    fn start(&mut self, number: u64, events: &mut VecDeque<Event>) {
+        let most = self.credit_most;
+        let Some(message) = self.get_mut(number) else { return };
+        if message.stage == (Stage::Withdrawn { queued: true }) {
+            self.small.push_back(number);
+        } else if !message.credited {
+            self.enqueue(number);
+        } else if cost(message.len) > most {
+            // It would wait for ever. The peer must still learn that the number is done.
+            message.stage = Stage::Withdrawn { queued: true };
+            message.body = Body::Empty;
+            tell(events, message.token, |token| Event::Refused(token, Refusal::NoRoom));
+            message.token = Token::NONE;
+            self.small.push_back(number);
+        } else {
+            self.blocked.push_back(number);
+            self.unblock();
+        }
+    }
+
+    /// The peer has granted so much in all.
+    pub fn grant(&mut self, limit: u64) {
+        if limit > self.credit_limit {
+            self.credit_limit = limit;
+            self.unblock();
+        }
+    }
+
+    fn unblock(&mut self) {
+        while let Some(&number) = self.blocked.front() {
+            let (used, limit) = (self.credit_used, self.credit_limit);
+            match self.get_mut(number) {
+                Some(message) if message.stage == Stage::Waiting => {
+                    let used = used.saturating_add(cost(message.len));
+                    if used > limit {
+                        return;
+                    }
+                    message.charged = true;
+                    self.credit_used = used;
+                    self.enqueue(number);
+                }
+                _ => {}
+            }
+            self.blocked.pop_front();
+        }
+    }
+
+    /// Put a message that may go into its queue.
+    fn enqueue(&mut self, number: u64) {
+        let frames = self.sizes.map_or(0, |sizes| sizes.frames);
+        let Some(message) = self.get_mut(number) else { return };
+        let whole = !matches!(message.body, Body::Segment(segment) if segment.len > 0)
+            && message_frame_len(message.head.len(), message.len).is_some_and(|len| len <= frames);
+        if whole {
+            message.stage = Stage::Small { queued: true };
+            self.small.push_back(number);
+        } else {
+            message.stage = Stage::Bulk(Progress::default());
+            // Numbers come in order but for those that had to wait for credit: others may wait for these.
+            let at = self.bulk_waiting.partition_point(|waiting| *waiting < number);
+            self.bulk_waiting.insert(at, number);
+            let overdue = at == 0 && self.bulk.iter().any(|active| *active > number);
+            self.activate(if overdue { BULK_ACTIVE + 1 } else { BULK_ACTIVE });
+        }
+    }
+
+    /// Fill the rotation.
+    fn activate(&mut self, most: usize) {
+        while self.bulk.len() < most {
+            let Some(number) = self.bulk_waiting.pop_front() else { return };
+            if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number)
+                && !progress.active
+            {
+                progress.active = true;
+                self.bulk.push_back(number);
+            }
+        }
+    }
+
+    /// What the small queue's front is; see [`Self::take_small`].
+    pub fn peek_small(&self) -> Option<(u64, &Outgoing)> {
+        let number = *self.small.front()?;
+        Some((number, self.get(number)?))
+    }
+
+    /// The small queue's front has been written.
+    pub fn take_small(&mut self) {
+        if let Some(number) = self.small.pop_front()
+            && let Some(message) = self.get_mut(number)
+        {
+            match &mut message.stage {
+                Stage::Small { queued } | Stage::Withdrawn { queued } => *queued = false,
+                Stage::Bulk(progress) => progress.open_queued = false,
+                Stage::Waiting | Stage::Acknowledged | Stage::Settled => {}
+            }
+        }
+        self.drop_stale();
+    }
+
+    /// The beginning of this message does not fit beside its fragments: it goes on its own, before them.
+    pub fn queue_open(&mut self, number: u64) {
+        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number)
+            && !progress.opened
+            && !progress.open_alone
+        {
+            (progress.open_queued, progress.open_alone) = (true, true);
+            self.small.push_front(number);
+        }
+    }
+
+    /// The next piece of the bulk queue's front.
+    pub fn peek_bulk(&self) -> Option<Piece> {
+        let number = *self.bulk.front()?;
+        let message = self.get(number)?;
+        let Stage::Bulk(progress) = &message.stage else { return None };
+        let most = self.sizes?.fragment;
+        let lost = progress.lost.iter().next();
+        let from = lost.clone().unwrap_or(progress.next..message.len);
+        let len = most.min(from.end - from.start);
+        let lost_left = progress.lost.pieces() > 1 || lost.is_some_and(|lost| lost.end - lost.start > len);
+        let last = !lost_left && progress.next.max(from.start + len) == message.len;
+        Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last })
+    }
+
+    /// Where a piece's bytes are: in a segment, or here.
+    pub fn body_of(&self, piece: Piece) -> (Option<Segment>, Option<&[u8]>) {
+        match self.get(piece.number).map(|message| &message.body) {
+            Some(Body::Segment(whole)) => {
+                let offset = whole.offset.saturating_add(piece.offset);
+                (Some(Segment { region: whole.region, offset, len: u64::from(piece.len) }), None)
+            }
+            Some(Body::Inline(bytes)) => {
+                let start = usize::try_from(piece.offset).unwrap_or(usize::MAX);
+                (None, bytes.get(start..start.saturating_add(piece.len as usize)))
+            }
+            Some(Body::Empty) | None => (None, None),
+        }
+    }
+
+    /// That piece has been written: on to the next piece, and in time to the next message.
+    pub fn take_bulk(&mut self, piece: Piece) {
+        let taken = piece.offset..piece.offset + u64::from(piece.len);
+        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(piece.number) {
+            progress.lost.remove(taken.clone());
+            progress.next = progress.next.max(taken.end);
+            progress.active = !piece.last;
+        }
+        self.run += 1;
+        if piece.last {
+            self.bulk.pop_front();
+            self.run = 0;
+        } else if self.run >= BULK_RUN {
+            self.bulk.rotate_left(1);
+            self.run = 0;
+        }
+        self.drop_stale();
+    }
+
+    /// Keep the promise that each queue's front can be sent.
+    fn drop_stale(&mut self) {
+        while let Some(&number) = self.small.front() {
+            let live = self.get(number).is_some_and(|message| match &message.stage {
+                Stage::Small { queued } | Stage::Withdrawn { queued } => *queued,
+                Stage::Bulk(progress) => progress.open_queued,
+                Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
+            });
+            if live {
+                break;
+            }
+            self.small.pop_front();
+        }
+        loop {
+            self.activate(BULK_ACTIVE);
+            let Some(&number) = self.bulk.front() else { break };
+            if let Some(Outgoing { stage: Stage::Bulk(progress), len, .. }) = self.get_mut(number) {
+                if progress.active && (progress.next < *len || !progress.lost.is_empty()) {
+                    break;
+                }
+                progress.active = false;
+            }
+            self.bulk.pop_front();
+            self.run = 0;
+        }
+    }
+
+    /// A datagram with this whole message, beginning or withdrawal was lost.
+    pub fn lost_small(&mut self, number: u64) {
+        let Some(message) = self.get_mut(number) else { return };
+        let again = match &mut message.stage {
+            Stage::Small { queued } | Stage::Withdrawn { queued } => !core::mem::replace(queued, true),
+            // The next fragments carry the beginning again, unless it travels alone.
+            Stage::Bulk(progress) => !progress.opened && !core::mem::replace(&mut progress.open_queued, true),
+            Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
+        };
+        if again {
+            // The queue is sorted but for a few withdrawals; what others wait for goes first.
+            let at = self.small.partition_point(|queued| *queued < number);
+            self.small.insert(at, number);
+        }
+    }
+
+    /// A datagram with these bytes was lost.
+    pub fn lost_fragment(&mut self, number: u64, bytes: Range<u64>) {
+        let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) else { return };
+        for missing in progress.acked.missing(bytes) {
+            progress.lost.insert(missing);
+        }
+        if !progress.lost.is_empty() && !core::mem::replace(&mut progress.active, true) {
+            let at = self.bulk.iter().position(|active| *active > number).unwrap_or(self.bulk.len());
+            self.bulk.insert(at, number);
+            self.run = 0;
+        }
+    }
+
+    /// Nothing is acknowledged any more; perhaps the peer has room only for the message that all others wait for. Begin with the
+    /// lowest numbers again (WIND-6.5).
+    pub fn begin_with_lowest(&mut self) {
+        self.small.make_contiguous().sort_unstable();
+        self.bulk.make_contiguous().sort_unstable();
+        self.run = 0;
+        self.drop_stale();
+    }
+
+    /// The peer has taken the message in, or has learned of its withdrawal.
+    pub fn acked_small(&mut self, number: u64, withdrawal: bool, events: &mut VecDeque<Event>) {
+        match self.get_mut(number).map(|message| &mut message.stage) {
+            Some(Stage::Small { .. }) if !withdrawal => self.arrived(number, events),
+            // Taken back, but the message itself had arrived already: that settles it as well.
+            Some(Stage::Withdrawn { .. }) => self.settle(number),
+            _ => {}
+        }
+    }
+
+    /// The peer knows the beginning of the message.
+    pub fn acked_open(&mut self, number: u64) {
+        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) {
+            progress.opened = true;
+            progress.open_queued = false;
+        }
+    }
+
+    /// The peer has these bytes in their place. A peer that takes fragments knows the message.
+    pub fn acked_fragment(&mut self, number: u64, bytes: Range<u64>, events: &mut VecDeque<Event>) {
+        let Some(message) = self.get_mut(number) else { return };
+        let Stage::Bulk(progress) = &mut message.stage else { return };
+        (progress.opened, progress.open_queued) = (true, false);
+        progress.lost.remove(bytes.clone());
+        progress.acked.insert(bytes);
+        if progress.acked.covers(&(0..message.len)) {
+            self.arrived(number, events);
+        }
+    }
+
+    /// All of the message has arrived: an unordered one is settled, the others in their turn (WIND-4.4).
+    fn arrived(&mut self, number: u64, events: &mut VecDeque<Event>) {
+        let Some(message) = self.get_mut(number) else { return };
+        message.body = Body::Empty;
+        if message.class == Class::Unordered {
+            tell(events, message.token, Event::Acknowledged);
+            message.stage = Stage::Settled;
+        } else {
+            message.stage = Stage::Acknowledged;
+        }
+    }
+
+    /// The peer's upper layer refused it.
+    pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) {
+        let Some(message) = self.get_mut(number) else { return };
+        let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
+        if !told {
+            tell(events, message.token, |token| Event::Refused(token, refusal));
+        }
+        self.settle(number);
+    }
+
+    fn settle(&mut self, number: u64) {
+        if let Some(message) = self.get_mut(number) {
+            message.body = Body::Empty;
+            message.stage = Stage::Settled;
+        }
+    }
+
+    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is settled, tidy the queues.
+    pub fn advance(&mut self, events: &mut VecDeque<Event>) {
+        while let Some(message) = self.messages.front() {
+            match message.stage {
+                Stage::Acknowledged => tell(events, message.token, Event::Acknowledged),
+                Stage::Settled => {}
+                _ => break,
+            }
+            self.messages.pop_front();
+            self.first += 1;
+        }
+        self.drop_stale();
+    }
+
+    /// Never read the sources of the messages with this token again.
+    pub fn cancel(&mut self, token: Token) {
+        for at in 0..self.messages.len() {
+            let Some(message) = self.messages.get_mut(at) else { break };
+            if message.token != token {
+                continue;
+            }
+            message.token = Token::NONE;
+            message.body = Body::Empty;
+            if !matches!(message.stage, Stage::Acknowledged | Stage::Settled | Stage::Withdrawn { .. }) {
+                message.stage = Stage::Withdrawn { queued: true };
+                if self.sizes.is_some() {
+                    self.small.push_back(self.first + at as u64);
+                }
+            }
+        }
+        self.unblock();
+        self.drop_stale();
+    }
+
+    /// The connection has ended, or the peer is a new one: everything unsettled has failed, numbers begin anew.
+    pub fn fail(&mut self, death: Death, events: &mut VecDeque<Event>) {
+        for message in self.messages.drain(..) {
+            if message.stage != Stage::Settled {
+                tell(events, message.token, |token| Event::Failed(token, death));
+            }
+        }
+        *self = Outbox::new();
+    }
+
+    /// Give memory back while idle.
+    pub fn shrink(&mut self) {
+        if self.messages.is_empty() {
+            self.messages.shrink_to(8);
+            self.small.shrink_to(8);
+            self.bulk.shrink_to(8);
+            self.bulk_waiting.shrink_to(8);
+            self.blocked.shrink_to(8);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! One message on its way out: where it stands, and how far its bytes are.
+
+use super::ranges::RangeSet;
+use super::{Body, Class, Event, Head, Token};
+use crate::limits::CREDIT_OVERHEAD;
+use alloc::collections::VecDeque;
+
+/// Where a message stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The connection is not established, or the peer's credit does not suffice.
+    Waiting,
+    /// Goes in one frame; it is in the small queue, or in flight.
+    Small { queued: bool },
+    /// Goes in fragments.
+    Bulk(Progress),
+    /// Taken back; the peer must learn that its number is done.
+    Withdrawn { queued: bool },
+    /// The peer has it; it is told once all before it are settled.
+    Acknowledged,
+    /// Nothing more to be told.
+    Settled,
+}
+
+/// How far a message in fragments is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Bytes before this have been sent at least once.
+    pub next: u64,
+    /// Of those, the ones to be sent again.
+    pub lost: RangeSet,
+    /// Of those, the ones that have arrived.
+    pub acked: RangeSet,
+    /// The peer knows the beginning.
+    pub opened: bool,
+    /// Its beginning is in the small queue.
+    pub open_queued: bool,
+    /// Its beginning does not fit beside fragments and has been sent (or queued) on its own; loss queues it again.
+    pub open_alone: bool,
+    /// It is in the rotation.
+    pub active: bool,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Outgoing {
+    pub class: Class,
+    pub urgent: bool,
+    pub credited: bool,
+    /// It was counted against the peer's credit.
+    pub charged: bool,
+    pub head: Head,
+    pub body: Body,
+    pub len: u64,
+    pub token: Token,
+    pub stage: Stage,
+}
+
+/// A piece of a body to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub number: u64,
+    pub offset: u64,
+    pub len: u32,
+    /// Nothing of this message waits to be sent after this.
+    pub last: bool,
+}
+
+/// What fits into a datagram to this peer, known once established.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sizes {
+    /// Bytes of frames at most.
+    pub frames: usize,
+    /// Bytes of a full fragment.
+    pub fragment: u64,
+}
+
+/// What a credited message takes of the receiver's credit (WIND-6.3).
+pub(super) fn cost(len: u64) -> u64 {
+    len.saturating_add(CREDIT_OVERHEAD)
+}
+
+/// Post an event, if somebody wants it.
+pub(super) fn tell(events: &mut VecDeque<Event>, token: Token, event: impl FnOnce(Token) -> Event) {
+    if token != Token::NONE {
+        events.push_back(event(token));
+    }
+}

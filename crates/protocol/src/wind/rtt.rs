@@ -1,0 +1,74 @@
+//! Round-trip estimate (RFC 9002, section 5).
+
+use core::time::Duration;
+
+/// Before the first sample: a LAN with a busy peer.
+const INITIAL: Duration = Duration::from_millis(2);
+
+/// Smoothed round-trip time and its variation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RoundTrip {
+    latest: Duration,
+    least: Duration,
+    smoothed: Option<Duration>,
+    variation: Duration,
+}
+
+impl RoundTrip {
+    /// A datagram sent `elapsed` ago was acknowledged; the peer says that it held the acknowledgement back for `delay`.
+    pub fn sample(&mut self, elapsed: Duration, delay: Duration) {
+        self.latest = elapsed;
+        let Some(smoothed) = self.smoothed else {
+            self.least = elapsed;
+            self.smoothed = Some(elapsed);
+            self.variation = elapsed / 2;
+            return;
+        };
+        self.least = self.least.min(elapsed);
+        // The peer's delay is believed as far as the result stays possible (section 5.3).
+        let adjusted = elapsed.checked_sub(delay).filter(|rest| *rest >= self.least).unwrap_or(elapsed);
+        self.variation = self.variation * 3 / 4 + smoothed.abs_diff(adjusted) / 4;
+        self.smoothed = Some(smoothed * 7 / 8 + adjusted / 8);
+    }
+
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// smoothed + 4 × variation.
+    pub fn pessimistic(&self) -> Duration {
+        self.smoothed.map_or(INITIAL * 3, |smoothed| smoothed + self.variation * 4)
+    }
+
+    /// How long after a datagram that was sent later has been acknowledged one counts as lost: 9/8 of a round trip (section 6.1.2),
+    /// and a tenth of a millisecond at least, for timers are not finer.
+    pub fn overtaken(&self) -> Duration {
+        let base = self.smoothed.unwrap_or(INITIAL).max(self.latest);
+        (base * 9 / 8).max(Duration::from_micros(100))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn converges_and_subtracts_the_peers_delay() {
+        let mut rtt = RoundTrip::default();
+        assert_eq!(rtt.smoothed(), None);
+        rtt.sample(Duration::from_micros(100), Duration::ZERO);
+        for _ in 0..100 {
+            rtt.sample(Duration::from_micros(600), Duration::from_micros(500));
+        }
+        let smoothed = rtt.smoothed().unwrap();
+        assert!(smoothed.abs_diff(Duration::from_micros(100)) < Duration::from_micros(2), "{smoothed:?}");
+    }
+
+    #[test]
+    fn an_impossible_delay_is_not_believed() {
+        let mut rtt = RoundTrip::default();
+        rtt.sample(Duration::from_micros(100), Duration::ZERO);
+        rtt.sample(Duration::from_micros(200), Duration::from_secs(3));
+        assert!(rtt.smoothed().unwrap() > Duration::from_micros(100));
+    }
+}

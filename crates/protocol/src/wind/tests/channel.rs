@@ -1,0 +1,88 @@
+//! A lossy, duplicating, reordering, corrupting channel in virtual time, from one seed.
+
+use crate::time::Time;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+/// xorshift64*: enough for tests, and the same everywhere.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 16) % n
+    }
+
+    pub fn chance(&mut self, p: f64) -> bool {
+        ((self.next() >> 11) as f64) < p * (1u64 << 53) as f64
+    }
+}
+
+/// How bad the channel is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub loss: f64,
+    pub duplicate: f64,
+    pub reorder: f64,
+    pub corrupt: f64,
+}
+
+/// A datagram that arrives.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub to: usize,
+    pub path: u8,
+    pub bytes: Vec<u8>,
+}
+
+pub struct Channel {
+    pub faults: Faults,
+    pub delay: Duration,
+    random: Random,
+    under_way: BTreeMap<(Time, u64), Arrival>,
+    count: u64,
+}
+
+impl Channel {
+    pub fn new(faults: Faults, seed: u64) -> Channel {
+        Channel { faults, delay: Duration::from_micros(20), random: Random::new(seed), under_way: BTreeMap::new(), count: 0 }
+    }
+
+    pub fn send(&mut self, now: Time, arrival: Arrival) {
+        if self.random.chance(self.faults.loss) {
+            return;
+        }
+        let copies = 1 + u64::from(self.random.chance(self.faults.duplicate));
+        for _ in 0..copies {
+            let mut arrival = arrival.clone();
+            if self.random.chance(self.faults.corrupt) {
+                let at = self.random.below(arrival.bytes.len() as u64) as usize;
+                arrival.bytes[at] ^= 1 << self.random.below(8);
+            }
+            let late = if self.random.chance(self.faults.reorder) { self.random.below(300) } else { 0 };
+            let at = now + self.delay + Duration::from_micros(late);
+            self.count += 1;
+            self.under_way.insert((at, self.count), arrival);
+        }
+    }
+
+    pub fn next(&self) -> Option<Time> {
+        self.under_way.keys().next().map(|key| key.0)
+    }
+
+    pub fn take(&mut self, now: Time) -> Option<Arrival> {
+        self.under_way.first_entry().filter(|entry| entry.key().0 <= now).map(|entry| entry.remove())
+    }
+}

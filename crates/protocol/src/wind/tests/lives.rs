@@ -1,0 +1,238 @@
+//! Beginnings and ends: handshakes, restarts, deaths, keepalive, refusals of unfit peers.
+
+use super::channel::Faults;
+use super::world::{Node, Words, World, body};
+use crate::wind::*;
+use core::time::Duration;
+use std::vec::Vec;
+
+fn message(class: Class, id: u64, len: u64) -> Message {
+    let head = Words { id, refuse: false, place: false }.head(0);
+    Message { class, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, len)), token: Token(id) }
+}
+
+fn both_established(world: &World) -> bool {
+    world.nodes.iter().all(|node| node.connection.is_established())
+}
+
+fn died(world: &World, n: usize) -> Option<Death> {
+    world.nodes[n].events.iter().find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
+}
+
+/// WIND-1: 1,000 handshakes at 30 % loss, half of them begun by both sides at once, with a dead first path.
+#[test]
+fn a_thousand_handshakes_at_thirty_percent_loss() {
+    for seed in 0..1000 {
+        let faults = Faults { loss: 0.3, duplicate: 0.1, reorder: 0.3, corrupt: if seed % 2 == 0 { 0.3 } else { 0.0 } };
+        let mut world = World::new(Settings::default(), faults, seed);
+        world.dead_path = seed % 3 == 0;
+        world.nodes[0].connection.connect(world.now);
+        if seed % 2 == 0 {
+            world.nodes[1].connection.connect(world.now);
+        }
+        world.nodes[0].connection.post(message(Class::Sync, 1, 10)).unwrap();
+        world.run(both_established);
+        assert!(world.now.0 < 5_000_000_000, "seed {seed}: {:?}", world.now);
+        if world.dead_path {
+            assert!(world.nodes.iter().all(|node| node.connection.path() == Some(1)), "the path that works is chosen");
+        }
+        world.run(World::is_idle);
+        assert!(world.nodes[1].upper.delivered.contains(&0));
+    }
+}
+
+/// WIND-1.3: the confirmation is lost, and nobody waits for ever.
+#[test]
+fn a_lost_confirmation_is_made_good() {
+    let mut world = World::new(Settings::default(), Faults::default(), 3);
+    world.nodes[0].connection.connect(world.now);
+    world.run(|world| world.nodes[0].connection.is_established());
+    world.channel.faults.loss = 1.0;
+    world.step();
+    world.channel.faults.loss = 0.0;
+    world.run(both_established);
+}
+
+#[test]
+fn nobody_there_is_unreachable() {
+    let mut world = World::new(Settings::default(), Faults { loss: 1.0, ..Faults::default() }, 4);
+    world.nodes[0].connection.connect(world.now);
+    world.nodes[0].connection.post(message(Class::Ordered, 7, 10)).unwrap();
+    world.run(|world| died(world, 0).is_some());
+    assert_eq!(world.nodes[0].events, [Event::Failed(Token(7), Death::Unreachable), Event::Dead(Death::Unreachable)]);
+    assert_eq!(world.nodes[0].connection.post(message(Class::Ordered, 8, 1)), Err(PostError::Dead(Death::Unreachable)));
+}
+
+/// WIND-1.5: both learn why, with both values.
+#[test]
+fn unfit_peers_are_refused_with_both_values() {
+    for (what, expected) in
+        [("nodes", Misfit::Nodes), ("page", Misfit::PageSize), ("version", Misfit::Version), ("order", Misfit::ByteOrder)]
+    {
+        let mut world = World::new(Settings::default(), Faults::default(), 5);
+        let mut me = Introduction::here(0, 2, 10, 77);
+        match what {
+            "nodes" => me.nodes = 3,
+            "page" => me.page_size = 65_536,
+            "version" => me.version = 9,
+            _ => me.byte_order = 2,
+        }
+        world.nodes[0].connection = Connection::new(Settings::default(), me, 1, 1, world.now);
+        world.nodes[0].connection.connect(world.now);
+        world.run(|world| died(world, 0).is_some() && died(world, 1).is_some());
+        let [Some(Death::Refused(zero)), Some(Death::Refused(one))] = [died(&world, 0), died(&world, 1)] else { panic!() };
+        assert_eq!((zero.misfit, one.misfit), (expected, expected));
+        assert_eq!((zero.mine, zero.theirs), (one.theirs, one.mine));
+        assert!(zero.mine != zero.theirs && zero.by_peer && !one.by_peer);
+    }
+}
+
+/// WIND-1.6: the newcomer is met with new ids, old messages have failed, old datagrams are stale.
+#[test]
+fn a_restarted_peer_is_a_new_one() {
+    for seed in 0..40 {
+        let faults = Faults { loss: 0.2, duplicate: 0.2, reorder: 0.4, ..Faults::default() };
+        let mut world = World::established(Settings::default(), faults, seed);
+        for id in 0..20 {
+            world.nodes[0].connection.post(message(Class::Ordered, id, 3000)).unwrap();
+            world.nodes[1].connection.post(message(Class::Unordered, 100 + id, 3000)).unwrap();
+        }
+        (0..seed).for_each(|_| world.step());
+        let old_id = world.nodes[0].connection.id();
+        world.nodes[0].events.clear();
+        let settled_before = 20 - world.nodes[0].upper.delivered.len();
+        let _ = settled_before;
+        world.nodes[1] = Node::new(Settings::default(), 1, 11, 0x5eed + seed, world.now);
+        world.nodes[1].connection.connect(world.now);
+        // What the newcomer sends is judged afresh.
+        let abandoned = world.nodes[0].upper.abandoned;
+        world.run(|world| world.nodes[0].upper.abandoned > abandoned);
+        world.nodes[0].upper = super::world::Oracle::default();
+        world.run(both_established);
+        assert_ne!(world.nodes[0].connection.id(), old_id);
+        let events = &world.nodes[0].events;
+        let restarted = events.iter().position(|event| *event == Event::Restarted { incarnation: 11 }).expect("told");
+        assert_eq!(events.last(), Some(&Event::Established));
+        assert!(events[restarted..].iter().all(|event| !matches!(event, Event::Failed(..))));
+        world.nodes[0].events.clear();
+        for id in 0..5 {
+            world.nodes[0].connection.post(message(Class::Sync, 200 + id, 2000)).unwrap();
+            world.nodes[1].connection.post(message(Class::Sync, 300 + id, 2000)).unwrap();
+        }
+        world.run(World::is_idle);
+        let expected: Vec<Event> = (0..5).map(|id| Event::Acknowledged(Token(200 + id))).collect();
+        assert_eq!(world.nodes[0].events, expected);
+    }
+}
+
+/// WIND-7: a peer that is gone is dead after the failure time, and everything unsettled fails.
+#[test]
+fn a_silent_peer_dies_after_the_failure_time() {
+    let settings = Settings { failure_time: Duration::from_millis(500), ..Settings::default() };
+    let mut world = World::established(settings, Faults::default(), 6);
+    world.stride = Duration::from_millis(10);
+    world.run_for(Duration::from_secs(3));
+    assert_eq!((died(&world, 0), died(&world, 1)), (None, None), "idle is not dead");
+    let pings: u64 = world.nodes.iter().map(|node| node.connection.statistics().pings_sent).sum();
+    assert!((20..80).contains(&pings), "{pings} keepalives in 3 s");
+    world.nodes[0].connection.post(message(Class::Ordered, 1, 100)).unwrap();
+    world.nodes[1].asleep = true;
+    let start = world.now;
+    world.run(|world| died(world, 0).is_some());
+    let span = world.now - start;
+    assert!((Duration::from_millis(400)..Duration::from_millis(700)).contains(&span), "{span:?}");
+    assert!(world.nodes[0].events.contains(&Event::Failed(Token(1), Death::Silent)));
+}
+
+/// WIND-7.4: a node that slept does not call the others dead, and is not dead itself before the failure time.
+#[test]
+fn a_stall_is_not_death() {
+    let settings = Settings { failure_time: Duration::from_secs(1), ..Settings::default() };
+    for seed in 0..20 {
+        let mut world = World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
+        for _ in 0..4 {
+            world.nodes[0].asleep = true;
+            world.run_for(Duration::from_millis(500));
+            world.nodes[0].asleep = false;
+            world.run_for(Duration::from_millis(300));
+        }
+        // Both asleep for longer than the failure time.
+        world.now += Duration::from_secs(3);
+        world.run_for(Duration::from_secs(2));
+        assert_eq!((died(&world, 0), died(&world, 1)), (None, None), "seed {seed}");
+    }
+}
+
+#[test]
+fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
+    let mut world = World::established(Settings::default(), Faults::default(), 8);
+    world.nodes[1].connection.post(Message { urgent: false, ..message(Class::Unordered, 1, 10) }).unwrap();
+    world.run(|world| world.nodes[0].upper.delivered.contains(&0));
+    world.nodes[0].connection.close(world.now);
+    world.run(|world| died(world, 1).is_some());
+    assert_eq!(died(&world, 0), Some(Death::Closed));
+    assert_eq!(world.nodes[1].events.iter().filter(|e| **e == Event::Acknowledged(Token(1))).count(), 1);
+    assert_eq!(died(&world, 1), Some(Death::Closed));
+}
+
+/// WIND-4.7: what was taken back is never gathered again, its number is done, and what comes after it arrives.
+#[test]
+fn a_cancelled_message_blocks_nobody() {
+    for seed in 0..30 {
+        let mut world = World::established(Settings::default(), Faults { loss: 0.2, ..Faults::default() }, seed);
+        let head = Words { id: 1, refuse: false, place: seed % 2 == 0 }.head(0);
+        let segment = Body::Segment(Segment { region: 1, offset: 0, len: 300_000 });
+        let big =
+            Message { class: Class::Unordered, urgent: false, credited: seed % 3 == 0, head, body: segment, token: Token(1) };
+        world.nodes[0].connection.post(big).unwrap();
+        world.nodes[0].connection.post(message(Class::Ordered, 2, 10)).unwrap();
+        (0..seed * 2).for_each(|_| world.step());
+        world.nodes[0].connection.cancel(Token(1));
+        world.run(World::is_idle);
+        assert!(world.nodes[1].upper.delivered.contains(&1), "seed {seed}");
+        let outcomes =
+            world.nodes[0].events.iter().filter(|e| matches!(e, Event::Acknowledged(Token(1)) | Event::Failed(..))).count();
+        assert_eq!(outcomes, usize::from(world.nodes[0].events.contains(&Event::Acknowledged(Token(1)))));
+    }
+}
+
+/// WIND-6.4: nothing is sent beyond the credit, and it comes back; a message larger than all credit is refused here.
+#[test]
+fn credit_runs_out_and_comes_back() {
+    let settings = Settings { credit: 10_000, ..Settings::default() };
+    for seed in 0..10 {
+        let mut world = World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
+        for id in 0..30 {
+            let number = world.nodes[0].connection.post(Message { credited: true, ..message(Class::Ordered, id, 900) }).unwrap();
+            world.nodes[1].upper.credited.insert(number);
+        }
+        let large = Message { credited: true, ..message(Class::Ordered, 99, 10_000) };
+        world.nodes[0].connection.post(large).unwrap();
+        world.nodes[0].connection.post(message(Class::Ordered, 100, 10)).unwrap();
+        world.run_for(Duration::from_secs(1));
+        assert_eq!(world.nodes[1].upper.unread.len(), 9, "10,000 / (900 + 128)");
+        while !world.is_idle() || world.nodes[1].upper.delivered.len() < 31 {
+            if !world.nodes[1].upper.unread.is_empty() {
+                let len = world.nodes[1].upper.unread.remove(0);
+                world.nodes[1].connection.consumed(len);
+            }
+            world.run_for(Duration::from_millis(1));
+        }
+        assert!(world.nodes[0].events.contains(&Event::Refused(Token(99), Refusal::NoRoom)));
+    }
+}
+
+/// WIND-4.6: more refusals at once than one acknowledgement can tell.
+#[test]
+fn many_refusals_at_once_are_all_told() {
+    for seed in 0..20 {
+        let mut world = World::established(Settings::default(), Faults { loss: 0.3, ..Faults::default() }, seed);
+        for id in 0..200 {
+            let head = Words { id, refuse: true, place: false }.head(0);
+            world.nodes[0].connection.post(Message { head, ..message(Class::Sync, id, 0) }).unwrap();
+        }
+        world.run(World::is_idle);
+        let refused = world.nodes[0].events.iter().filter(|event| matches!(event, Event::Refused(..))).count();
+        assert_eq!(refused, 200, "seed {seed}");
+    }
+}

@@ -1,0 +1,160 @@
+//! Random messages of all classes and sizes, both ways, against the oracle in `world`.
+
+use super::channel::{Faults, Random};
+use super::world::{Words, World, body};
+use crate::wind::*;
+use crate::wire::SealKind;
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    number: u64,
+    refuse: bool,
+    outcomes: u32,
+}
+
+/// What one node has posted, by token.
+type Ledger = BTreeMap<u64, Posted>;
+
+fn random_message(random: &mut Random, id: u64, refusals: bool) -> (Message, bool) {
+    let class = [Class::Ordered, Class::Unordered, Class::Sync][random.below(3) as usize];
+    let len = match random.below(10) {
+        0 => 0,
+        1..=5 => random.below(200),
+        6 | 7 => random.below(5000),
+        8 => 4096,
+        _ => random.below(100_000),
+    };
+    let refuse = refusals && random.below(5) == 0;
+    let words = Words { id, refuse, place: class == Class::Unordered && random.below(2) == 0 };
+    let segment = Segment { region: id as u32, offset: 0, len };
+    let body = if random.below(2) == 0 { Body::Segment(segment) } else { Body::Inline(body(id, 0, len)) };
+    let head = words.head(random.below(56) as usize);
+    let urgent = class == Class::Sync;
+    (Message { class, urgent, credited: random.below(3) == 0, head, body, token: Token(id) }, refuse)
+}
+
+fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mut Ledger) {
+    let (token, credited) = (message.token.0, message.credited);
+    let number = world.nodes[n].connection.post(message).unwrap();
+    if credited {
+        world.nodes[1 - n].upper.credited.insert(number);
+    }
+    ledger.insert(token, Posted { number, refuse, outcomes: 0 });
+}
+
+/// WIND-2 and WIND-4.4: an event says no more than what is true at the receiver by then.
+fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
+    let events = core::mem::take(&mut world.nodes[n].events);
+    let upper = &world.nodes[1 - n].upper;
+    for event in events {
+        let (token, refused) = match event {
+            Event::Acknowledged(token) => (token, false),
+            Event::Refused(token, _) => (token, true),
+            Event::Established => continue,
+            other => panic!("{other:?}"),
+        };
+        let posted = ledger.get_mut(&token.0).unwrap();
+        posted.outcomes += 1;
+        assert_eq!((posted.outcomes, refused), (1, posted.refuse), "{posted:?}");
+        assert!(upper.delivered.contains(&posted.number) || upper.refused.contains(&posted.number), "{posted:?} is not there");
+    }
+}
+
+fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64, refusals: bool) -> World {
+    let mut random = Random::new(seed ^ 0xfeed);
+    let mut world = World::established(settings, faults, seed);
+    let mut ledgers = [Ledger::new(), Ledger::new()];
+    world.stride = core::time::Duration::from_micros(200);
+    let mut id = 0;
+    while id < count || !world.is_idle() {
+        for (n, ledger) in ledgers.iter_mut().enumerate() {
+            for _ in 0..random.below(8) {
+                if id < count {
+                    id += 1;
+                    let (message, refuse) = random_message(&mut random, id, refusals);
+                    post(&mut world, n, message, refuse, ledger);
+                }
+            }
+            // The application reads now and then.
+            if random.below(2) == 0 {
+                for len in core::mem::take(&mut world.nodes[n].upper.unread) {
+                    world.nodes[n].connection.consumed(len);
+                }
+            }
+        }
+        for _ in 0..random.below(20) {
+            world.step();
+            (0..2).for_each(|n| settle(&mut world, n, &mut ledgers[n]));
+        }
+        assert!(
+            world.now.0 < 120_000_000_000,
+            "seed {seed}: not done; {:#?}",
+            world.nodes.each_ref().map(|n| *n.connection.statistics())
+        );
+    }
+    for (n, ledger) in ledgers.iter().enumerate() {
+        assert!(ledger.values().all(|posted| posted.outcomes == 1), "node {n}: every message has one outcome");
+        let upper = &world.nodes[1 - n].upper;
+        assert_eq!(upper.delivered.len() + upper.refused.len(), ledger.len());
+        // WIND-3.2: no datagram is taken twice.
+        let (sent, taken) = (world.nodes[n].connection.statistics(), world.nodes[1 - n].connection.statistics());
+        assert!(taken.datagrams_received <= sent.datagrams_sent);
+        assert_eq!((sent.malformed, taken.malformed), (0, 0));
+    }
+    world
+}
+
+fn jumbo() -> Settings {
+    Settings { datagram_max: 8972, ..Settings::default() }
+}
+
+#[test]
+fn a_perfect_channel_loses_nothing_and_repeats_nothing() {
+    for settings in [Settings::default(), jumbo()] {
+        let world = exchange(settings, Faults::default(), 1, 400, false);
+        for node in &world.nodes {
+            let s = node.connection.statistics();
+            assert_eq!((s.lost_by_reordering, s.duplicate_messages, s.duplicate_datagrams, s.malformed), (0, 0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn all_classes_through_every_kind_of_fault() {
+    let all = Faults { loss: 0.05, duplicate: 0.05, reorder: 0.05, corrupt: 0.01 };
+    let grid = [
+        all,
+        Faults { loss: 0.3, ..all },
+        Faults { duplicate: 0.5, ..all },
+        Faults { reorder: 0.5, ..all },
+        Faults { corrupt: 0.1, ..all },
+    ];
+    for (n, faults) in grid.into_iter().enumerate() {
+        for seed in 0..6 {
+            let settings = if seed % 2 == 0 { Settings::default() } else { jumbo() };
+            exchange(settings, faults, 100 * n as u64 + seed, 150, seed % 3 == 0);
+        }
+    }
+}
+
+#[test]
+fn half_of_everything_lost_both_ways() {
+    for seed in 0..4 {
+        exchange(Settings::default(), Faults { loss: 0.5, ..Faults::default() }, seed, 100, true);
+    }
+}
+
+#[test]
+fn little_room_and_little_credit_never_deadlock() {
+    let tight = Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..Settings::default() };
+    let faults = Faults { loss: 0.1, reorder: 0.2, ..Faults::default() };
+    let worlds: Vec<World> = (0..4).map(|seed| exchange(tight, faults, 500 + seed, 150, true)).collect();
+    assert!(worlds.iter().any(|w| w.nodes.iter().any(|n| n.connection.statistics().over_limit > 0)), "the limit was reached");
+}
+
+#[test]
+fn a_header_only_seal_has_the_same_format() {
+    assert_eq!(SealKind::HeaderOnly.tag_len(), SealKind::EndToEnd.tag_len());
+}

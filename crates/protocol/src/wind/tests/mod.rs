@@ -1,0 +1,6 @@
+//! Two connections against each other, over a channel that does its worst.
+
+mod channel;
+mod lives;
+mod messages;
+mod world;

@@ -1,0 +1,299 @@
+//! Two connections, a channel, and an upper layer that knows what must come.
+
+use super::channel::{Arrival, Channel, Faults, Random};
+use crate::Rank;
+use crate::time::Time;
+use crate::wind::*;
+use crate::wire::{Seal, SealKind, View};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec;
+use std::vec::Vec;
+
+/// CRC32C; for handshakes four times over, standing in for the job's MAC.
+pub struct TestSeal(pub SealKind);
+
+impl Seal for TestSeal {
+    fn kind(&self) -> SealKind {
+        self.0
+    }
+    fn tag(&self, parts: &[&[u8]], out: &mut [u8]) {
+        let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
+        for chunk in out.chunks_mut(4) {
+            chunk.copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+    fn verify(&self, covered: &[u8], payload: &[u8], tag: &[u8]) -> bool {
+        let mut right = [0; 16];
+        self.tag(&[covered, payload], &mut right[..tag.len()]);
+        right[..tag.len()] == *tag
+    }
+}
+
+/// Byte `at` of the body of message `id`.
+pub fn byte(id: u64, at: u64) -> u8 {
+    (id.wrapping_mul(31).wrapping_add(at.wrapping_mul(7)).wrapping_add(at >> 8)) as u8
+}
+
+pub fn body(id: u64, from: u64, len: u64) -> Vec<u8> {
+    (from..from + len).map(|at| byte(id, at)).collect()
+}
+
+/// What a message's head says to the upper layer of the tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    pub id: u64,
+    pub refuse: bool,
+    pub place: bool,
+}
+
+impl Words {
+    pub fn head(self, pad: usize) -> Head {
+        let mut head = Head::new();
+        head.try_extend_from_slice(&self.id.to_le_bytes()).unwrap();
+        head.push(u8::from(self.refuse) | u8::from(self.place) << 1);
+        head.try_extend_from_slice(&vec![0xab; pad]).unwrap();
+        head
+    }
+
+    fn read(head: &[u8]) -> Words {
+        assert!(head[9..].iter().all(|byte| *byte == 0xab));
+        Words { id: u64::from_le_bytes(head[..8].try_into().unwrap()), refuse: head[8] & 1 != 0, place: head[8] & 2 != 0 }
+    }
+}
+
+/// The upper layer: checks everything it is told (WIND-2).
+#[derive(Default)]
+pub struct Oracle {
+    /// By message number.
+    pub delivered: BTreeSet<u64>,
+    /// Refused, admitted never or delivered never; done all the same.
+    pub refused: BTreeSet<u64>,
+    pub withdrawn: BTreeSet<u64>,
+    placed: BTreeMap<u64, (Words, u64, BTreeMap<u64, u64>)>,
+    pub order: Vec<u64>,
+    pub abandoned: u32,
+    /// Bodies of credited messages the application has not read yet.
+    pub unread: Vec<u64>,
+    pub credited: BTreeSet<u64>,
+}
+
+impl Oracle {
+    fn done(&self, number: u64) -> bool {
+        self.delivered.contains(&number) || self.refused.contains(&number) || self.withdrawn.contains(&number)
+    }
+}
+
+impl Upper for Oracle {
+    fn admit(&mut self, _: Rank, number: u64, _: Class, head: &[u8], len: u64) -> Admission {
+        let words = Words::read(head);
+        assert!(!self.done(number), "message {number} admitted after it was done");
+        if words.refuse && words.id.is_multiple_of(2) {
+            self.refused.insert(number);
+            return Admission::Refuse(Refusal::OutOfBounds);
+        }
+        if !words.place {
+            return Admission::Assemble;
+        }
+        assert!(self.placed.insert(number, (words, len, BTreeMap::new())).is_none(), "admitted twice");
+        Admission::Place
+    }
+
+    fn place(&mut self, _: Rank, number: u64, offset: u64, bytes: &[u8]) {
+        assert!(!self.done(number), "bytes of {number} placed after it was done");
+        let (words, len, parts) = self.placed.get_mut(&number).expect("placed without being admitted");
+        let end = offset + bytes.len() as u64;
+        assert!(end <= *len);
+        assert!(parts.range(..end).next_back().is_none_or(|(_, e)| *e <= offset), "byte placed twice");
+        assert_eq!(bytes, body(words.id, offset, bytes.len() as u64), "message {number} at {offset}");
+        parts.insert(offset, end);
+    }
+
+    fn deliver(&mut self, _: Rank, number: u64, class: Class, head: &[u8], delivered: Delivered<'_>) -> Result<(), Refusal> {
+        let words = Words::read(head);
+        assert!(!self.done(number), "message {number} delivered twice");
+        if class != Class::Unordered {
+            let early = (0..number).find(|n| !self.done(*n));
+            assert_eq!(early, None, "ordered message {number} delivered before");
+        }
+        let len = match delivered {
+            Delivered::Bytes(bytes) => {
+                assert_eq!(bytes, body(words.id, 0, bytes.len() as u64));
+                bytes.len() as u64
+            }
+            Delivered::Owned(bytes) => {
+                assert_eq!(bytes, body(words.id, 0, bytes.len() as u64));
+                bytes.len() as u64
+            }
+            Delivered::Placed(len) => {
+                assert_eq!(class, Class::Unordered);
+                let (_, expected, parts) = self.placed.remove(&number).expect("not admitted");
+                assert_eq!((len, parts.iter().map(|(s, e)| e - s).sum::<u64>()), (expected, len));
+                len
+            }
+        };
+        if words.refuse {
+            self.refused.insert(number);
+            return Err(Refusal::NotPermitted);
+        }
+        self.delivered.insert(number);
+        self.order.push(number);
+        if self.credited.contains(&number) {
+            self.unread.push(len);
+        }
+        Ok(())
+    }
+
+    fn withdrawn(&mut self, _: Rank, number: u64) {
+        self.placed.remove(&number);
+        self.withdrawn.insert(number);
+    }
+
+    fn abandon(&mut self, _: Rank) {
+        self.placed.clear();
+        self.abandoned += 1;
+    }
+}
+
+pub struct Node {
+    pub connection: Connection,
+    pub upper: Oracle,
+    pub events: Vec<Event>,
+    /// Not scheduled: nothing is called on it.
+    pub asleep: bool,
+    pub corrupt_seen: u64,
+}
+
+impl Node {
+    pub fn new(settings: Settings, rank: Rank, incarnation: u64, connection: u64, now: Time) -> Node {
+        let me = Introduction::here(rank, 2, incarnation, connection);
+        Node {
+            connection: Connection::new(settings, me, 1 - rank, 2, now),
+            upper: Oracle::default(),
+            events: Vec::new(),
+            asleep: false,
+            corrupt_seen: 0,
+        }
+    }
+}
+
+pub struct World {
+    pub nodes: [Node; 2],
+    pub channel: Channel,
+    pub now: Time,
+    /// Path 0 of node 0's candidates for the peer leads nowhere.
+    pub dead_path: bool,
+    pub datagrams: u64,
+    /// Time goes on by no more than this a step.
+    pub stride: Duration,
+    scratch: Vec<u8>,
+}
+
+impl World {
+    pub fn new(settings: Settings, faults: Faults, seed: u64) -> World {
+        let now = Time(0);
+        let id = |n: u64| Random::new(seed * 2 + n).next() | 1;
+        World {
+            nodes: [Node::new(settings, 0, 10, id(0), now), Node::new(settings, 1, 10, id(1), now)],
+            channel: Channel::new(faults, seed),
+            now,
+            dead_path: false,
+            datagrams: 0,
+            stride: Duration::from_secs(1),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Connected.
+    pub fn established(settings: Settings, faults: Faults, seed: u64) -> World {
+        let mut world = World::new(settings, faults, seed);
+        world.nodes[0].connection.connect(world.now);
+        world.run(|world| world.nodes.iter().all(|node| node.connection.is_established()));
+        world
+    }
+
+    /// What a segment of the tests holds: its region is the message's id.
+    fn segment(segment: Segment) -> Vec<u8> {
+        body(u64::from(segment.region), segment.offset, segment.len)
+    }
+
+    fn emit(&mut self, from: usize) {
+        for _ in 0..10_000 {
+            let due = self.nodes[from].connection.has_due(self.now);
+            self.scratch.clear();
+            let transmit = self.nodes[from].connection.transmit(self.now, &mut self.scratch);
+            assert_eq!(due, transmit.is_some(), "has_due is exact");
+            let Some(transmit) = transmit else { return };
+            let seal = TestSeal(if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd });
+            let mut bytes = self.scratch.clone();
+            bytes.extend(transmit.payload.map(World::segment).unwrap_or_default());
+            let mut tag = vec![0; seal.len()];
+            seal.tag(&[&bytes], &mut tag);
+            bytes.extend(tag);
+            View::parse(&bytes).expect("what we send is well-formed").frames().for_each(|frame| assert!(frame.is_ok()));
+            self.datagrams += 1;
+            if !(self.dead_path && transmit.path == 0) {
+                self.channel.send(self.now, Arrival { to: 1 - from, path: transmit.path, bytes });
+            }
+        }
+        panic!("transmit does not come to an end");
+    }
+
+    fn arrive(&mut self, arrival: &Arrival) {
+        let node = &mut self.nodes[arrival.to];
+        let Ok(view) = View::parse(&arrival.bytes) else {
+            node.corrupt_seen += 1;
+            return;
+        };
+        if !TestSeal(view.header().seal).verify(view.covered(), view.payload(), view.tag()) {
+            node.corrupt_seen += 1;
+            return;
+        }
+        assert!(!view.is_handshake() || view.sender() == Some(1 - arrival.to as Rank));
+        node.connection.receive(self.now, &view, arrival.path, &mut node.upper);
+    }
+
+    /// One turn of both nodes, then on to the next moment at which something happens.
+    pub fn step(&mut self) {
+        while let Some(arrival) = self.channel.take(self.now) {
+            if !self.nodes[arrival.to].asleep {
+                self.arrive(&arrival);
+            }
+        }
+        for n in 0..2 {
+            if self.nodes[n].asleep {
+                continue;
+            }
+            if self.nodes[n].connection.next_timeout().is_some_and(|at| at <= self.now) {
+                self.nodes[n].connection.timeout(self.now);
+            }
+            self.emit(n);
+            while let Some(event) = self.nodes[n].connection.poll_event() {
+                self.nodes[n].events.push(event);
+            }
+        }
+        let timers = self.nodes.iter().filter(|node| !node.asleep).filter_map(|node| node.connection.next_timeout());
+        let next = timers.chain(self.channel.next()).min();
+        self.now = next.unwrap_or(Time(u64::MAX)).min(self.now + self.stride).max(Time(self.now.0 + 1));
+    }
+
+    /// Until `done`; a minute of virtual time is too long.
+    pub fn run(&mut self, mut done: impl FnMut(&World) -> bool) {
+        let end = self.now + Duration::from_secs(60);
+        while !done(self) {
+            self.step();
+            assert!(self.now < end, "not done in time; {:#?}", self.nodes.each_ref().map(|n| *n.connection.statistics()));
+        }
+    }
+
+    pub fn run_for(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.nodes.iter().all(|node| node.connection.is_idle())
+    }
+}
