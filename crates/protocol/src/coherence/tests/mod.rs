@@ -1,1 +1,183 @@
-//! Coherence against a model of the machine.
+//! Coherence against a model of the machine: n nodes, a network that delivers in any order the message classes allow, memory
+//! as byte vectors, threads as little programs. Every run comes from one seed, which a failure prints.
+
+mod agreement;
+mod failures;
+mod hostile;
+mod litmus;
+mod machine;
+mod network;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod random;
+mod steady;
+mod threads;
+
+use super::{ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::wind::Token;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use machine::Machine;
+use network::Network;
+use threads::Thread;
+
+/// xorshift64*: enough to shuffle, and the same everywhere.
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// 0..below
+    pub fn below(&mut self, below: usize) -> usize {
+        (self.next() % below.max(1) as u64) as usize
+    }
+
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+pub(super) type Outcome = Result<Value, CoherenceError>;
+
+/// One node: the real coherence over a model of memory.
+pub(super) struct Node {
+    pub coherence: Coherence,
+    pub machine: Machine,
+    pub outcomes: BTreeMap<Token, Outcome>,
+    pub alive: bool,
+    next_token: u64,
+}
+
+impl Node {
+    pub fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+}
+
+pub(super) struct Cluster {
+    pub seed: u64,
+    pub random: Random,
+    pub nodes: Vec<Node>,
+    pub network: Network,
+}
+
+impl Cluster {
+    pub fn new(nodes: u32, seed: u64) -> Cluster {
+        let node = |rank| Node {
+            coherence: Coherence::new(rank, nodes),
+            machine: Machine::default(),
+            outcomes: BTreeMap::new(),
+            alive: true,
+            next_token: 0,
+        };
+        let nodes = (0..nodes).map(node).collect();
+        Cluster { seed, random: Random::new(seed), nodes, network: Network::default() }
+    }
+
+    /// Call something of one node's coherence, with a token.
+    pub fn call(&mut self, rank: Rank, call: impl FnOnce(&mut Coherence, Token, &mut Machine)) -> Token {
+        let node = &mut self.nodes[rank as usize];
+        let token = node.token();
+        call(&mut node.coherence, token, &mut node.machine);
+        self.collect(rank);
+        token
+    }
+
+    /// Take what a node's coherence wants to send and say.
+    pub fn collect(&mut self, rank: Rank) {
+        let node = &mut self.nodes[rank as usize];
+        while let Some((to, message)) = node.coherence.poll_message() {
+            if node.alive && self.nodes[to as usize].alive {
+                self.network.post(rank, to, message, &mut self.random, &self.nodes[rank as usize].machine);
+            }
+            return self.collect(rank);
+        }
+        while let Some(event) = node.coherence.poll_event() {
+            let (token, outcome) = match event {
+                CoherenceEvent::Done { token, value } => (token, Ok(value)),
+                CoherenceEvent::Failed { token, error } => (token, Err(error)),
+            };
+            assert!(node.outcomes.insert(token, outcome).is_none(), "seed {}: two events for one token", self.seed);
+        }
+    }
+
+    /// Declare on every node; the number.
+    pub fn declare(&mut self, name: &str, pages: u64, homes: Homes) -> ArrayId {
+        let declaration =
+            Declaration { name: name.into(), bytes: pages * PAGE as u64, element: Element { kind: 1, size: 8 }, homes };
+        let ranks = 0..self.nodes.len() as Rank;
+        let tokens: Vec<Token> = ranks.map(|rank| self.declare_on(rank, declaration.clone())).collect();
+        self.run_until_quiet();
+        let array = self.nodes[0].coherence.next_array() - 1;
+        for (rank, token) in (0..).zip(tokens) {
+            assert_eq!(self.take(rank, token), Some(Ok(Value::Array(array))), "seed {}", self.seed);
+        }
+        array
+    }
+
+    pub fn declare_on(&mut self, rank: Rank, declaration: Declaration) -> Token {
+        self.call(rank, |coherence, token, machine| {
+            let array = coherence.next_array();
+            machine.add(array, declaration.pages());
+            coherence.set_alias_region(array, array);
+            assert_eq!(coherence.declare(declaration, token, machine), array);
+        })
+    }
+
+    pub fn take(&mut self, rank: Rank, token: Token) -> Option<Outcome> {
+        self.nodes[rank as usize].outcomes.remove(&token)
+    }
+
+    /// One random step of the network: `false` if nothing is on its way.
+    pub fn step(&mut self) -> bool {
+        network::step(self)
+    }
+
+    pub fn run_until_quiet(&mut self) {
+        while self.step() {}
+    }
+
+    /// Run threads and network in random interleaving until all threads have ended; what each read.
+    pub fn run(&mut self, mut threads: Vec<Thread>) -> Vec<Vec<u64>> {
+        loop {
+            let all = threads.len();
+            let ended = threads.iter().filter(|thread| thread.has_ended()).count();
+            if ended == all {
+                return threads.into_iter().map(|thread| thread.registers).collect();
+            }
+            let mut went_on = false;
+            if self.random.chance(60) {
+                went_on = self.step();
+            }
+            if !went_on {
+                let first = self.random.below(all);
+                went_on = (0..all).any(|i| threads::step(self, &mut threads, (first + i) % all));
+            }
+            if !went_on && !self.step() {
+                let stuck: Vec<String> = threads.iter().filter(|t| !t.has_ended()).map(Thread::describe).collect();
+                panic!("seed {}: nothing moves any more: {stuck:?}", self.seed);
+            }
+        }
+    }
+
+    /// A node dies: what it sent and was sent is lost from a random point on; each other learns it some time.
+    pub fn kill(&mut self, rank: Rank) {
+        self.nodes[rank as usize].alive = false;
+        let others: Vec<Rank> = (0..self.nodes.len() as Rank).filter(|r| self.nodes[*r as usize].alive).collect();
+        self.network.kill(rank, &others, &mut self.random);
+    }
+}

@@ -1,0 +1,139 @@
+//! Collectives that do not agree, and reductions (COH-6.2, COH-6.3).
+
+use super::super::{CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values};
+use super::Cluster;
+use crate::Rank;
+use crate::wind::Token;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+fn declaration(name: &str, bytes: u64) -> Declaration {
+    Declaration { name: name.into(), bytes, element: Element { kind: 1, size: 8 }, homes: Homes::Block }
+}
+
+/// Everybody gets the same text, which contains all of `parts`.
+fn all_fail(cluster: &mut Cluster, tokens: &[Token], parts: &[&str]) {
+    cluster.run_until_quiet();
+    for (rank, token) in (0..).zip(tokens) {
+        match cluster.take(rank, *token) {
+            Some(Err(CoherenceError::Mismatch(text))) => {
+                parts.iter().for_each(|part| assert!(text.contains(part), "{text:?} lacks {part:?}"));
+            }
+            other => panic!("node {rank}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn declarations_that_differ_name_nodes_and_values() {
+    type Change = fn(&mut Declaration);
+    let cases: [(Change, [&str; 2]); 4] = [
+        (|d| d.bytes = 8192, ["node 0 declared 4096 bytes", "node 2 declared 8192 bytes"]),
+        (|d| d.name = "q".into(), ["node 0 declared the name \"p\"", "node 2 declared the name \"q\""]),
+        (|d| d.element.size = 4, ["type 1 with 8 bytes", "type 1 with 4 bytes"]),
+        (|d| d.homes = Homes::Cyclic { pages: 3 }, ["homes in blocks", "cyclic homes of 3 pages"]),
+    ];
+    for (seed, (change, parts)) in (0..).zip(cases) {
+        let mut cluster = Cluster::new(3, seed);
+        let mut other = declaration("p", 4096);
+        change(&mut other);
+        let declared = [declaration("p", 4096), declaration("p", 4096), other];
+        let tokens: Vec<Token> = (0..).zip(declared).map(|(rank, d)| cluster.declare_on(rank, d)).collect();
+        all_fail(&mut cluster, &tokens, &parts);
+        // The job goes on: a barrier and a declaration under the next number work.
+        let tokens: Vec<Token> = (0..3).map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m))).collect();
+        cluster.run_until_quiet();
+        (0..).zip(tokens).for_each(|(rank, token)| assert_eq!(cluster.take(rank, token), Some(Ok(Value::None))));
+        assert_eq!(cluster.declare("r", 2, Homes::Block), 1);
+    }
+}
+
+#[test]
+fn an_unsound_declaration_fails_everywhere() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut bad = declaration("p", 4096 * 2);
+    bad.homes = Homes::Explicit(vec![0, 9]);
+    let tokens: Vec<Token> = (0..3).map(|rank| cluster.declare_on(rank, bad.clone())).collect();
+    all_fail(&mut cluster, &tokens, &["home of page 1", "3 nodes"]);
+    let name: String = (0..60).map(|_| 'x').collect();
+    let tokens: Vec<Token> =
+        (0..3).map(|rank| cluster.declare_on(rank, declaration(if rank == 1 { &name } else { "x" }, 8))).collect();
+    all_fail(&mut cluster, &tokens, &["node 1 cannot", "60 bytes"]);
+}
+
+#[test]
+fn different_collectives_fail_everywhere() {
+    let mut cluster = Cluster::new(3, 5);
+    let sum = |v| Reduction { op: ReduceOp::Sum, values: v };
+    let mut tokens: Vec<Token> =
+        (0..2).map(|rank| cluster.call(rank, |c, token, m| c.reduce(sum(Values::F64(vec![1.0, 2.0])), token, m))).collect();
+    tokens.push(cluster.call(2, |c, token, m| c.barrier(token, m)));
+    all_fail(&mut cluster, &tokens, &["node 2 called barrier while node 0 called reduce (Sum of 2 f64)"]);
+    let values = |rank| if rank == 1 { Values::I64(vec![1]) } else { Values::U64(vec![1]) };
+    let tokens: Vec<Token> = (0..3).map(|rank| cluster.call(rank, |c, token, m| c.reduce(sum(values(rank)), token, m))).collect();
+    all_fail(&mut cluster, &tokens, &["node 1 called reduce (Sum of 1 i64) while node 0 called reduce (Sum of 1 u64)"]);
+}
+
+/// COH-6.3: in rank order, so the same bits in every run, whatever order the arrivals come in.
+#[test]
+fn reductions_are_the_same_bits_in_every_run() {
+    let part = |rank: Rank| vec![0.1 + f64::from(rank) * 1e16, if rank % 2 == 0 { 1e-3 } else { -1e16 }, -0.0, f64::from(rank)];
+    let expected: Vec<f64> = (0..4).map(|i| (1..5).fold(part(0)[i], |sum, rank| sum + part(rank)[i])).collect();
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(5, seed);
+        for (op, check) in [
+            (ReduceOp::Sum, &expected),
+            (ReduceOp::Min, &vec![0.1, -1e16, -0.0, 0.0]),
+            (ReduceOp::Max, &vec![4e16, 1e-3, -0.0, 4.0]),
+        ] {
+            let reduce = |rank| Reduction { op, values: Values::F64(part(rank)) };
+            let tokens: Vec<Token> =
+                (0..5).map(|rank| cluster.call(rank, |c, token, m| c.reduce(reduce(rank), token, m))).collect();
+            cluster.run_until_quiet();
+            for (rank, token) in (0..).zip(tokens) {
+                match cluster.take(rank, token) {
+                    Some(Ok(Value::Reduced(Values::F64(got)))) => {
+                        assert!(got.iter().zip(check).all(|(a, b)| a.to_bits() == b.to_bits()), "{op:?} {got:?} {check:?}");
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let mut cluster = Cluster::new(2, 3);
+    let token = cluster.call(0, |c, token, m| c.unlock(4, token, m));
+    assert_eq!(cluster.take(0, token), Some(Err(CoherenceError::NotHeld { lock: 4 })));
+    cluster.declare("p", 2, Homes::Block);
+    let token = cluster.call(0, |c, token, m| c.touch(0, 1..5, super::super::Access::Read, token, m));
+    let text = format!("{}", cluster.take(0, token).unwrap().unwrap_err());
+    assert!(text.contains("1..5") && text.contains("\"p\"") && text.contains("2 pages"), "{text}");
+    let token = cluster.call(0, |c, token, m| c.touch(7, 1..5, super::super::Access::Read, token, m));
+    assert!(cluster.take(0, token).unwrap().unwrap_err().to_string().contains("declare it first"));
+}
+
+/// After leave() nothing is asked of anybody, and the silence of those who have left is no death.
+#[test]
+fn leaving_is_no_death() {
+    for seed in 0..60 {
+        let nodes = 2 + (seed % 3) as u32;
+        let mut cluster = Cluster::new(nodes, seed);
+        let tokens: Vec<Token> = (0..nodes).map(|rank| cluster.call(rank, |c, token, m| c.leave(token, m))).collect();
+        let mut gone = vec![];
+        while gone.len() < nodes as usize {
+            assert!(cluster.step() || gone.len() > 0, "seed {seed}");
+            for rank in (0..nodes).filter(|rank| !gone.contains(rank)).collect::<Vec<_>>() {
+                if let Some(outcome) = cluster.take(rank, tokens[rank as usize]) {
+                    assert_eq!(outcome, Ok(Value::None), "seed {seed}");
+                    gone.push(rank);
+                    cluster.kill(rank);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The model of one node's memory: real bytes in the alias, and what is mapped of each page in the view.
+
+use super::super::{Access, ArrayId, Pages};
+use crate::limits::PAGE;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+#[derive(Debug, Default)]
+pub struct Machine {
+    alias: BTreeMap<ArrayId, Vec<u8>>,
+    view: BTreeMap<(ArrayId, u64), Access>,
+    /// How often threads that sleep on a page were woken.
+    wakes: BTreeMap<(ArrayId, u64), u64>,
+}
+
+impl Machine {
+    pub fn add(&mut self, array: ArrayId, pages: u64) {
+        self.alias.insert(array, vec![0; pages as usize * PAGE]);
+    }
+
+    pub fn alias(&self, array: ArrayId) -> &[u8] {
+        &self.alias[&array]
+    }
+
+    pub fn mapped(&self, array: ArrayId, page: u64) -> Option<Access> {
+        self.view.get(&(array, page)).copied()
+    }
+
+    pub fn wakes(&self, array: ArrayId, page: u64) -> u64 {
+        self.wakes.get(&(array, page)).copied().unwrap_or(0)
+    }
+
+    fn wake(&mut self, array: ArrayId, page: u64) {
+        *self.wakes.entry((array, page)).or_default() += 1;
+    }
+
+    /// A thread's load, byte by byte visible only if mapped.
+    pub fn load(&self, array: ArrayId, at: usize, len: usize) -> Option<u64> {
+        self.mapped(array, (at / PAGE) as u64)?;
+        let mut value = [0; 8];
+        value[..len].copy_from_slice(&self.alias[&array][at..at + len]);
+        Some(u64::from_le_bytes(value))
+    }
+
+    /// A thread's store.
+    pub fn store(&mut self, array: ArrayId, at: usize, len: usize, value: u64) -> bool {
+        let writable = self.mapped(array, (at / PAGE) as u64) == Some(Access::Write);
+        if writable {
+            self.alias.get_mut(&array).unwrap()[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+        }
+        writable
+    }
+}
+
+impl Pages for Machine {
+    fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
+        assert!(pages.end as usize * PAGE <= self.alias[&array].len());
+        for page in pages {
+            self.view.insert((array, page), access);
+            self.wake(array, page);
+        }
+    }
+
+    fn set_access(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
+        for page in pages {
+            let old = self.view.insert((array, page), access);
+            assert!(old.is_some(), "page {page} of array {array} is not mapped");
+            if access == Access::Write {
+                self.wake(array, page);
+            }
+        }
+    }
+
+    fn invalidate(&mut self, array: ArrayId, pages: Range<u64>) {
+        for page in pages {
+            assert!(self.view.remove(&(array, page)).is_some(), "page {page} of array {array} is not mapped");
+            self.wake(array, page);
+        }
+    }
+
+    fn read(&self, array: ArrayId, page: u64, into: &mut [u8]) {
+        into.copy_from_slice(&self.alias[&array][page as usize * PAGE..][..PAGE]);
+    }
+
+    fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
+        self.alias.get_mut(&array).unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+}

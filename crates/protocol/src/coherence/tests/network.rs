@@ -1,0 +1,155 @@
+//! The model of Wind: exactly once; unordered messages in any order, an ordered one after all that were posted before it to the
+//! same node; bodies in memory cut into fragments that are read at any moment between posting and delivery.
+
+use super::machine::Machine;
+use super::{Cluster, Node, Random};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::wind::{Admission, Body, Class, Message, Refusal, Token};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// A fragment: where, how long, and its bytes if they were read early.
+type Fragment = (usize, usize, Option<Vec<u8>>);
+
+struct Flying {
+    number: u64,
+    message: Message,
+    fragments: Vec<Fragment>,
+    admitted: Option<Admission>,
+}
+
+/// What is on its way.
+#[derive(Default)]
+pub struct Network {
+    pairs: BTreeMap<(Rank, Rank), Vec<Flying>>,
+    /// To whom, whose message, and what became of it.
+    settled: Vec<(Rank, Rank, Token, Result<(), Refusal>)>,
+    /// (who learns, who died)
+    deaths: Vec<(Rank, Rank)>,
+    next: u64,
+    /// What was delivered; for tests of what travels.
+    pub delivered: u64,
+    /// Any refusal is a failure, unless a test expects it.
+    pub tolerant: bool,
+}
+
+fn bytes_of(message: &Message, machine: &Machine) -> Vec<u8> {
+    match &message.body {
+        Body::Empty => Vec::new(),
+        Body::Inline(bytes) => bytes.clone(),
+        // The tests' regions have the numbers of their arrays.
+        Body::Segment(s) => machine.alias(s.region)[s.offset as usize..][..s.len as usize].to_vec(),
+    }
+}
+
+impl Network {
+    pub fn post(&mut self, from: Rank, to: Rank, message: Message, random: &mut Random, machine: &Machine) {
+        assert!(message.head.len() <= crate::limits::HEAD_MAX);
+        let len = message.body.len() as usize;
+        let mut fragments = Vec::new();
+        let is_segment = matches!(message.body, Body::Segment(_));
+        let size = if is_segment && random.chance(70) { [1366, PAGE, 2 * PAGE][random.below(3)] } else { len.max(1) };
+        for at in (0..len).step_by(size) {
+            let cut = size.min(len - at);
+            let early = (is_segment && random.chance(50)).then(|| bytes_of(&message, machine)[at..at + cut].to_vec());
+            fragments.push((at, cut, early));
+        }
+        self.next += 1;
+        let flying = Flying { number: self.next, message, fragments, admitted: None };
+        self.pairs.entry((from, to)).or_default().push(flying);
+    }
+
+    pub fn kill(&mut self, rank: Rank, others: &[Rank], random: &mut Random) {
+        self.deaths.extend(others.iter().map(|other| (*other, rank)));
+        for ((from, to), flying) in &mut self.pairs {
+            if *from == rank {
+                let kept = random.below(flying.len() + 1);
+                flying.truncate(kept);
+            } else if *to == rank {
+                flying.clear();
+            }
+        }
+        self.settled.retain(|(poster, receiver, ..)| *poster != rank && (*receiver != rank || random.chance(50)));
+    }
+
+    pub fn drop_from(&mut self, rank: Rank, to: Rank) {
+        self.pairs.remove(&(rank, to));
+        self.settled.retain(|(poster, receiver, ..)| *poster != to || *receiver != rank);
+    }
+}
+
+/// One random thing happens: a fragment or message arrives, an acknowledgement, or the news of a death.
+pub fn step(cluster: &mut Cluster) -> bool {
+    let network = &mut cluster.network;
+    network.pairs.retain(|_, flying| !flying.is_empty());
+    let (pairs, settled, deaths) = (network.pairs.len(), network.settled.len(), network.deaths.len());
+    let all = pairs * 3 + settled * 2 + deaths;
+    if all == 0 {
+        return false;
+    }
+    let pick = cluster.random.below(all);
+    if pick < deaths {
+        let (who, dead) = network.deaths.swap_remove(pick);
+        network.drop_from(dead, who);
+        let node = &mut cluster.nodes[who as usize];
+        if node.alive {
+            node.coherence.node_died(dead, &mut node.machine);
+            cluster.collect(who);
+        }
+    } else if pick < deaths + settled * 2 {
+        let (poster, _, token, result) = network.settled.swap_remove((pick - deaths) / 2);
+        let node = &mut cluster.nodes[poster as usize];
+        match result {
+            Ok(()) => node.coherence.acknowledged(token, &mut node.machine),
+            Err(refusal) => node.coherence.refused(token, refusal, &mut node.machine),
+        }
+        cluster.collect(poster);
+    } else {
+        let pair = *network.pairs.keys().nth((pick - deaths - settled * 2) / 3).unwrap();
+        deliver(cluster, pair);
+    }
+    true
+}
+
+fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
+    let Cluster { network, random, nodes, seed, .. } = cluster;
+    let flying = network.pairs.get_mut(&(from, to)).unwrap();
+    // Mostly the oldest, for a network is mostly in order.
+    let choices: Vec<usize> = (0..flying.len()).filter(|i| *i == 0 || flying[*i].message.class == Class::Unordered).collect();
+    let index = if random.chance(50) { 0 } else { choices[random.below(choices.len())] };
+    let one = &mut flying[index];
+    if one.fragments.len() > 1 || one.admitted.is_some() {
+        let len = one.message.body.len();
+        let admitted =
+            *one.admitted.get_or_insert_with(|| nodes[to as usize].coherence.admit(from, one.number, &one.message.head, len));
+        if admitted == Admission::Place && !one.fragments.is_empty() {
+            let (at, len, early) = one.fragments.swap_remove(random.below(one.fragments.len()));
+            let bytes = early.unwrap_or_else(|| bytes_of(&one.message, &nodes[from as usize].machine)[at..at + len].to_vec());
+            let Node { coherence, machine, .. } = &mut nodes[to as usize];
+            coherence.place(from, one.number, at as u64, &bytes, machine);
+            return cluster.collect(to);
+        }
+    }
+    let one = flying.remove(index);
+    network.delivered += 1;
+    let body = match one.fragments.as_slice() {
+        [(_, _, Some(early))] => early.clone(),
+        _ => bytes_of(&one.message, &nodes[from as usize].machine),
+    };
+    let Node { coherence, machine, .. } = &mut nodes[to as usize];
+    let result = match one.admitted {
+        Some(Admission::Place) => coherence.arrived(from, one.number, &one.message.head, machine),
+        Some(Admission::Refuse(refusal)) => Err(refusal),
+        _ => coherence.receive(from, &one.message.head, &body, machine),
+    };
+    assert!(
+        network.tolerant || result.is_ok(),
+        "seed {seed}: node {to} refused {one:?} of node {from}: {result:?}",
+        one = one.message
+    );
+    if one.message.token != Token::NONE {
+        network.settled.push((from, to, one.message.token, result));
+    }
+    cluster.collect(to);
+}

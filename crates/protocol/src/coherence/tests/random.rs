@@ -1,0 +1,169 @@
+//! Random programs without data races, against what a sequential machine would read.
+
+use super::super::{Access, Homes};
+use super::threads::{Cell, Op, Thread};
+use super::{Cluster, Random};
+use crate::Rank;
+use crate::limits::PAGE;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const PAGES: u64 = 6;
+
+fn homes(random: &mut Random, nodes: u32, pages: u64) -> Homes {
+    match random.below(3) {
+        0 => Homes::Block,
+        1 => Homes::Cyclic { pages: 1 + random.below(3) as u64 },
+        _ => Homes::Explicit((0..pages).map(|_| random.below(nodes as usize) as Rank).collect()),
+    }
+}
+
+/// Cells of 1 to 8 bytes, none overlapping, crowded on few pages of two arrays.
+fn cells(random: &mut Random, count: usize) -> Vec<Cell> {
+    let mut next = BTreeMap::new();
+    (0..count)
+        .map(|_| {
+            let (array, page) = (random.below(2) as u32, random.below(PAGES as usize));
+            let at = next.entry((array, page)).or_insert_with(|| random.below(64));
+            let len = 1 + random.below(8);
+            let cell = Cell { array, at: page * PAGE + *at, len };
+            *at += len + if random.chance(30) { random.below(100) } else { 0 };
+            cell
+        })
+        .collect()
+}
+
+fn cut(value: u64, len: usize) -> u64 {
+    if len == 8 { value } else { value & ((1 << (len * 8)) - 1) }
+}
+
+fn shuffle<T>(random: &mut Random, items: &mut [T]) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, random.below(i + 1));
+    }
+}
+
+/// Phases between barriers: in each, every cell has at most one writing thread, and is read by others only if nobody writes it.
+/// Beside that, cells that belong to locks are added to under them; their sums are checked after the last barrier.
+pub(super) fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<Thread> {
+    let all = nodes as usize * threads_per_node;
+    let (mut free, locked) = (cells(random, 40), 6);
+    let counters: Vec<(u64, Cell)> =
+        free.drain(..locked).map(|cell| (random.below(4) as u64, Cell { len: cell.len, ..cell })).collect();
+    let mut memory: BTreeMap<Cell, u64> = free.iter().map(|cell| (*cell, 0)).collect();
+    let mut sums: BTreeMap<Cell, u64> = BTreeMap::new();
+    let mut ops: Vec<Vec<Op>> = vec![Vec::new(); all];
+    for phase in 0..2 + random.below(5) {
+        let mut parts: Vec<Vec<Vec<Op>>> = vec![Vec::new(); all];
+        for cell in &free {
+            let writer = random.below(all * 2);
+            let old = memory[cell];
+            if writer < all {
+                let value = cut(random.next(), cell.len);
+                let twice = random.chance(30).then(|| Op::Store(*cell, cut(random.next(), cell.len)));
+                let look = random.chance(50).then_some(Op::Expect(*cell, old));
+                let own = twice.into_iter().chain([Op::Store(*cell, value), Op::Expect(*cell, value)]);
+                parts[writer].push(look.into_iter().chain(own).collect());
+                memory.insert(*cell, value);
+            } else {
+                for part in parts.iter_mut().filter(|_| random.chance(30)) {
+                    part.push(vec![Op::Expect(*cell, old)]);
+                }
+            }
+        }
+        for part in &mut parts {
+            for (lock, cell) in &counters {
+                if !random.chance(25) {
+                    continue;
+                }
+                let more = random.below(5) as u64;
+                *sums.entry(*cell).or_default() += more;
+                part.push(vec![Op::Lock(*lock), Op::Add(*cell, more), Op::Unlock(*lock)]);
+            }
+            if random.chance(20) {
+                let access = if random.chance(50) { Access::Read } else { Access::Write };
+                part.push(vec![Op::Touch(free[random.below(free.len())], access)]);
+            }
+            shuffle(random, part);
+        }
+        for (thread, part) in parts.into_iter().enumerate() {
+            ops[thread].extend(part.into_iter().flatten());
+            barrier(&mut ops[thread], phase, thread % threads_per_node == 0);
+        }
+    }
+    for ops in &mut ops {
+        ops.extend(memory.iter().map(|(cell, value)| Op::Expect(*cell, *value)));
+        ops.extend(sums.iter().map(|(cell, sum)| Op::Expect(*cell, cut(*sum, cell.len))));
+    }
+    ops.into_iter().enumerate().map(|(i, ops)| Thread::new((i / threads_per_node) as Rank, ops)).collect()
+}
+
+/// The threads of a node meet, one of them calls the barrier, they meet again.
+fn barrier(ops: &mut Vec<Op>, phase: usize, leads: bool) {
+    ops.push(Op::Together(phase * 2));
+    if leads {
+        ops.push(Op::Barrier);
+    }
+    ops.push(Op::Together(phase * 2 + 1));
+}
+
+pub(super) fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
+    let mut cluster = Cluster::new(nodes, seed);
+    let mut random = Random::new(seed ^ 0xabcd);
+    for name in ["a", "b"] {
+        let homes = homes(&mut random, nodes, PAGES);
+        cluster.declare(name, PAGES, homes);
+    }
+    let threads = program(&mut random, nodes, threads);
+    cluster.run(threads);
+    cluster
+}
+
+#[test]
+fn random_programs_read_what_a_sequential_machine_would() {
+    for seed in 0..240 {
+        run(1 + (seed % 5) as u32, 1, seed);
+    }
+}
+
+#[test]
+fn random_programs_with_several_threads_per_node() {
+    for seed in 1000..1120 {
+        run(1 + (seed % 4) as u32, 2 + (seed % 2) as usize, seed);
+    }
+}
+
+/// Intervals made by unlocks while their node waits in a barrier (COH-6.5): one thread of each node is in the barrier while
+/// others pass data on by locks, and the data must be visible beyond the next barrier of whoever got it.
+#[test]
+fn batons_pass_while_others_wait_in_barriers() {
+    for seed in 2000..2200 {
+        let nodes = 2 + (seed % 3) as u32;
+        let mut cluster = Cluster::new(nodes, seed);
+        let mut random = Random::new(seed);
+        let placed = homes(&mut random, nodes, PAGES);
+        cluster.declare("a", PAGES, placed);
+        let turn = Cell::word(random.below(6), 400);
+        let data: Vec<Cell> = (0..5).map(|i| Cell::word(random.below(6), 10 + i)).collect();
+        let rounds = 2 * u64::from(nodes);
+        let mut threads = Vec::new();
+        for node in 0..nodes {
+            let barriers = 1 + seed % 3;
+            threads.push(Thread::new(node, (0..barriers).map(|_| Op::Barrier).collect()));
+            let mut ops = Vec::new();
+            for round in (0..rounds).filter(|round| (*round % u64::from(nodes)) as u32 == node) {
+                let again = ops.len();
+                ops.extend([Op::Lock(3), Op::Load(turn), Op::Unlock(3), Op::UnlessGo(round, again)]);
+                ops.extend(data.iter().map(|cell| Op::Expect(*cell, round * 10)));
+                ops.extend(data.iter().map(|cell| Op::Store(*cell, round * 10 + 10)));
+                ops.extend([Op::Lock(3), Op::Store(turn, round + 1), Op::Unlock(3)]);
+            }
+            // Whoever had the last turn is followed by a barrier of all; then everybody sees the end.
+            ops.extend([Op::Together(1), Op::Barrier]);
+            ops.extend(data.iter().map(|cell| Op::Expect(*cell, rounds * 10)));
+            threads.push(Thread::new(node, ops));
+        }
+        cluster.run(threads);
+    }
+}

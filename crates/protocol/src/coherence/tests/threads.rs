@@ -1,0 +1,180 @@
+//! Threads as little programs: loads, stores, locks, barriers, and jumps on what was read.
+
+use super::super::{Access, ArrayId};
+use super::{Cluster, Outcome};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::wind::Token;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A few bytes of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cell {
+    pub array: ArrayId,
+    pub at: usize,
+    pub len: usize,
+}
+
+impl Cell {
+    /// A 64-bit word of array 0.
+    pub fn word(page: usize, word: usize) -> Cell {
+        Cell { array: 0, at: page * PAGE + word * 8, len: 8 }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Into the next register.
+    Load(Cell),
+    Store(Cell, u64),
+    /// Load and check.
+    Expect(Cell, u64),
+    /// Not atomic: under a lock.
+    Add(Cell, u64),
+    Lock(u64),
+    Unlock(u64),
+    Barrier,
+    /// All threads of a node wait for each other, as with `std::sync::Barrier`; each such op has a number.
+    Together(usize),
+    /// Drop the last register; go to the op with this index if it was not this value.
+    UnlessGo(u64, usize),
+    Touch(Cell, Access),
+}
+
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub node: Rank,
+    ops: Vec<Op>,
+    at: usize,
+    waits: Option<Token>,
+    /// On which page, and how often that had been woken before.
+    sleeps: Option<(ArrayId, u64, u64)>,
+    /// Half of an `Add`.
+    loaded: Option<u64>,
+    pub registers: Vec<u64>,
+    /// How operations ended, other than well.
+    pub failed: Option<super::super::CoherenceError>,
+}
+
+impl Thread {
+    pub fn new(node: Rank, ops: Vec<Op>) -> Thread {
+        let registers = vec![];
+        Thread { node, ops, at: 0, waits: None, sleeps: None, loaded: None, registers, failed: None }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.at >= self.ops.len() || self.failed.is_some()
+    }
+
+    pub fn describe(&self) -> String {
+        format!("node {} at {} {:?} waits {:?} sleeps {:?}", self.node, self.at, self.ops.get(self.at), self.waits, self.sleeps)
+    }
+
+    fn ended_op(&mut self) -> bool {
+        self.at += 1;
+        true
+    }
+}
+
+/// Move one thread on: `false` if it cannot.
+pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool {
+    if threads[index].has_ended() {
+        return false;
+    }
+    let thread = &mut threads[index];
+    let node = &mut cluster.nodes[thread.node as usize];
+    if let Some(token) = thread.waits {
+        let Some(outcome): Option<Outcome> = node.outcomes.remove(&token) else { return false };
+        thread.waits = None;
+        thread.failed = outcome.err();
+        return thread.ended_op();
+    }
+    if let Some((array, page, wakes)) = thread.sleeps {
+        if node.machine.wakes(array, page) == wakes {
+            return false;
+        }
+        thread.sleeps = None;
+    }
+    let rank = thread.node;
+    match thread.ops[thread.at].clone() {
+        Op::Load(cell) => load(cluster, thread, cell).is_none_or(|value| {
+            thread.registers.push(value);
+            thread.ended_op()
+        }),
+        Op::Expect(cell, expected) => load(cluster, thread, cell).is_none_or(|value| {
+            let (seed, at) = (cluster.seed, thread.at);
+            assert_eq!(value, expected, "seed {seed}: node {rank}, op {at}: {cell:?}");
+            thread.ended_op()
+        }),
+        Op::Store(cell, value) => !store(cluster, thread, cell, value) || thread.ended_op(),
+        Op::Add(cell, more) => match thread.loaded {
+            None => {
+                thread.loaded = load(cluster, thread, cell);
+                true
+            }
+            Some(old) => {
+                let stored = store(cluster, thread, cell, old.wrapping_add(more));
+                if stored {
+                    thread.loaded = None;
+                }
+                !stored || thread.ended_op()
+            }
+        },
+        Op::Lock(lock) => wait(thread, cluster.call(rank, |c, token, pages| c.lock(lock, token, pages))),
+        Op::Unlock(lock) => wait(thread, cluster.call(rank, |c, token, pages| c.unlock(lock, token, pages))),
+        Op::Barrier => wait(thread, cluster.call(rank, |c, token, pages| c.barrier(token, pages))),
+        Op::Touch(cell, access) => {
+            let page = (cell.at / PAGE) as u64;
+            wait(thread, cluster.call(rank, |c, token, pages| c.touch(cell.array, page..page + 1, access, token, pages)))
+        }
+        Op::UnlessGo(value, to) => {
+            let read = thread.registers.pop();
+            thread.at = if read == Some(value) { thread.at + 1 } else { to };
+            true
+        }
+        Op::Together(number) => {
+            let waits_or_passed = |t: &Thread| {
+                let mut left = t.ops[t.at..].iter().filter(|op| matches!(op, Op::Together(_)));
+                t.has_ended()
+                    || matches!(t.ops[t.at], Op::Together(n) if n == number)
+                    || left.all(|op| matches!(op, Op::Together(n) if *n > number))
+            };
+            let all = threads.iter().filter(|t| t.node == rank).all(waits_or_passed);
+            if all { threads[index].ended_op() } else { false }
+        }
+    }
+}
+
+fn wait(thread: &mut Thread, token: Token) -> bool {
+    thread.waits = Some(token);
+    true
+}
+
+fn load(cluster: &mut Cluster, thread: &mut Thread, cell: Cell) -> Option<u64> {
+    let value = cluster.nodes[thread.node as usize].machine.load(cell.array, cell.at, cell.len);
+    if value.is_none() {
+        fault(cluster, thread, cell, Access::Read);
+    }
+    value
+}
+
+fn store(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, value: u64) -> bool {
+    let done = cluster.nodes[thread.node as usize].machine.store(cell.array, cell.at, cell.len, value);
+    if !done {
+        fault(cluster, thread, cell, Access::Write);
+    }
+    done
+}
+
+/// The thread sleeps until its page is mapped, as the kernel would have it. Some trackers cannot tell loads from stores.
+fn fault(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, access: Access) {
+    let page = (cell.at / PAGE) as u64;
+    let told = cluster.random.chance(70).then_some(access);
+    let node = &mut cluster.nodes[thread.node as usize];
+    thread.sleeps = Some((cell.array, page, node.machine.wakes(cell.array, page)));
+    node.coherence.fault(cell.array, page, told, &mut node.machine);
+    cluster.collect(thread.node);
+}
