@@ -64,14 +64,15 @@ impl Collective {
 impl Coherence {
     /// Begin the next collective if none is under way: `true` if something happened.
     pub(super) fn begin_collective(&mut self, pages: &mut dyn Pages) -> bool {
-        if self.collective.current.is_some() {
+        // With somebody dead, the end of the current one may never come.
+        if self.collective.current.is_some() && self.dead.is_empty() {
             return false;
         }
         let Some((call, token)) = self.collective.queue.pop_front() else { return false };
         let impediment = self.collective_impediment(&call.doing());
         let call = match impediment {
             // The others do not know of it: tell them where they wait for us.
-            Some(error @ CoherenceError::Refused { .. }) => Call::Unfit(error.to_string()),
+            Some(error @ CoherenceError::Refused { .. }) if self.dead.is_empty() => Call::Unfit(error.to_string()),
             Some(error) => {
                 self.fail(token, error);
                 return true;

@@ -17,8 +17,6 @@ mod pages;
 mod post;
 mod release;
 mod statistics;
-#[cfg(test)]
-mod tests;
 mod touch;
 mod types;
 

@@ -1,14 +1,10 @@
 //! Threads as little programs: loads, stores, locks, barriers, and jumps on what was read.
 
-use super::super::{Access, ArrayId};
-use super::{Cluster, Outcome};
-use crate::Rank;
-use crate::limits::PAGE;
-use crate::wind::Token;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec;
-use alloc::vec::Vec;
+use super::{Cluster, Node, Outcome};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Access, ArrayId, CoherenceError};
+use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::wind::Token;
 
 /// A few bytes of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +38,8 @@ pub enum Op {
     /// Drop the last register; go to the op with this index if it was not this value.
     UnlessGo(u64, usize),
     Touch(Cell, Access),
+    /// Ask for so many pages from this one on, and do not wait for them.
+    Prefetch(Cell, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +54,7 @@ pub struct Thread {
     loaded: Option<u64>,
     pub registers: Vec<u64>,
     /// How operations ended, other than well.
-    pub failed: Option<super::super::CoherenceError>,
+    pub failed: Option<CoherenceError>,
 }
 
 impl Thread {
@@ -69,6 +67,15 @@ impl Thread {
         self.at >= self.ops.len() || self.failed.is_some()
     }
 
+    /// Loads in place of checks.
+    pub fn forget_expectations(&mut self) {
+        for op in &mut self.ops {
+            if let Op::Expect(cell, _) = *op {
+                *op = Op::Load(cell);
+            }
+        }
+    }
+
     pub fn describe(&self) -> String {
         format!("node {} at {} {:?} waits {:?} sleeps {:?}", self.node, self.at, self.ops.get(self.at), self.waits, self.sleeps)
     }
@@ -77,6 +84,14 @@ impl Thread {
         self.at += 1;
         true
     }
+}
+
+/// Move any thread on that can, except those of a dead node.
+pub fn step_any(cluster: &mut Cluster, threads: &mut [Thread], dead: Rank) -> bool {
+    let first = cluster.random.below(threads.len());
+    let gone = !cluster.nodes[dead as usize].alive;
+    let all = threads.len();
+    (0..all).map(|i| (first + i) % all).any(|i| !(gone && threads[i].node == dead) && step(cluster, threads, i))
 }
 
 /// Move one thread on: `false` if it cannot.
@@ -129,6 +144,13 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
         Op::Touch(cell, access) => {
             let page = (cell.at / PAGE) as u64;
             wait(thread, cluster.call(rank, |c, token, pages| c.touch(cell.array, page..page + 1, access, token, pages)))
+        }
+        Op::Prefetch(cell, pages) => {
+            let page = (cell.at / PAGE) as u64;
+            let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
+            coherence.touch(cell.array, page..page + pages, Access::Read, Token::NONE, machine);
+            cluster.collect(rank);
+            thread.ended_op()
         }
         Op::UnlessGo(value, to) => {
             let read = thread.registers.pop();

@@ -1,17 +1,16 @@
 //! Random programs without data races, against what a sequential machine would read.
 
-use super::super::{Access, Homes};
 use super::threads::{Cell, Op, Thread};
 use super::{Cluster, Random};
-use crate::Rank;
-use crate::limits::PAGE;
-use alloc::collections::BTreeMap;
-use alloc::vec;
-use alloc::vec::Vec;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Access, Homes};
+use oikaze_protocol::limits::PAGE;
+use std::collections::BTreeMap;
 
-const PAGES: u64 = 6;
+/// Pages of each array.
+pub const PAGES: u64 = 6;
 
-fn homes(random: &mut Random, nodes: u32, pages: u64) -> Homes {
+pub fn homes(random: &mut Random, nodes: u32, pages: u64) -> Homes {
     match random.below(3) {
         0 => Homes::Block,
         1 => Homes::Cyclic { pages: 1 + random.below(3) as u64 },
@@ -46,7 +45,7 @@ fn shuffle<T>(random: &mut Random, items: &mut [T]) {
 
 /// Phases between barriers: in each, every cell has at most one writing thread, and is read by others only if nobody writes it.
 /// Beside that, cells that belong to locks are added to under them; their sums are checked after the last barrier.
-pub(super) fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<Thread> {
+pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<Thread> {
     let all = nodes as usize * threads_per_node;
     let (mut free, locked) = (cells(random, 40), 6);
     let counters: Vec<(u64, Cell)> =
@@ -85,6 +84,10 @@ pub(super) fn program(random: &mut Random, nodes: u32, threads_per_node: usize) 
                 let access = if random.chance(50) { Access::Read } else { Access::Write };
                 part.push(vec![Op::Touch(free[random.below(free.len())], access)]);
             }
+            if random.chance(30) {
+                let cell = free[random.below(free.len())];
+                part.push(vec![Op::Prefetch(cell, 1 + random.below(PAGES as usize - cell.at / PAGE) as u64)]);
+            }
             shuffle(random, part);
         }
         for (thread, part) in parts.into_iter().enumerate() {
@@ -108,7 +111,7 @@ fn barrier(ops: &mut Vec<Op>, phase: usize, leads: bool) {
     ops.push(Op::Together(phase * 2 + 1));
 }
 
-pub(super) fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
+pub fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
     let mut cluster = Cluster::new(nodes, seed);
     let mut random = Random::new(seed ^ 0xabcd);
     for name in ["a", "b"] {
@@ -118,52 +121,4 @@ pub(super) fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
     let threads = program(&mut random, nodes, threads);
     cluster.run(threads);
     cluster
-}
-
-#[test]
-fn random_programs_read_what_a_sequential_machine_would() {
-    for seed in 0..240 {
-        run(1 + (seed % 5) as u32, 1, seed);
-    }
-}
-
-#[test]
-fn random_programs_with_several_threads_per_node() {
-    for seed in 1000..1120 {
-        run(1 + (seed % 4) as u32, 2 + (seed % 2) as usize, seed);
-    }
-}
-
-/// Intervals made by unlocks while their node waits in a barrier (COH-6.5): one thread of each node is in the barrier while
-/// others pass data on by locks, and the data must be visible beyond the next barrier of whoever got it.
-#[test]
-fn batons_pass_while_others_wait_in_barriers() {
-    for seed in 2000..2200 {
-        let nodes = 2 + (seed % 3) as u32;
-        let mut cluster = Cluster::new(nodes, seed);
-        let mut random = Random::new(seed);
-        let placed = homes(&mut random, nodes, PAGES);
-        cluster.declare("a", PAGES, placed);
-        let turn = Cell::word(random.below(6), 400);
-        let data: Vec<Cell> = (0..5).map(|i| Cell::word(random.below(6), 10 + i)).collect();
-        let rounds = 2 * u64::from(nodes);
-        let mut threads = Vec::new();
-        for node in 0..nodes {
-            let barriers = 1 + seed % 3;
-            threads.push(Thread::new(node, (0..barriers).map(|_| Op::Barrier).collect()));
-            let mut ops = Vec::new();
-            for round in (0..rounds).filter(|round| (*round % u64::from(nodes)) as u32 == node) {
-                let again = ops.len();
-                ops.extend([Op::Lock(3), Op::Load(turn), Op::Unlock(3), Op::UnlessGo(round, again)]);
-                ops.extend(data.iter().map(|cell| Op::Expect(*cell, round * 10)));
-                ops.extend(data.iter().map(|cell| Op::Store(*cell, round * 10 + 10)));
-                ops.extend([Op::Lock(3), Op::Store(turn, round + 1), Op::Unlock(3)]);
-            }
-            // Whoever had the last turn is followed by a barrier of all; then everybody sees the end.
-            ops.extend([Op::Together(1), Op::Barrier]);
-            ops.extend(data.iter().map(|cell| Op::Expect(*cell, rounds * 10)));
-            threads.push(Thread::new(node, ops));
-        }
-        cluster.run(threads);
-    }
 }

@@ -1,11 +1,9 @@
 //! The model of one node's memory: real bytes in the alias, and what is mapped of each page in the view.
 
-use super::super::{Access, ArrayId, Pages};
-use crate::limits::PAGE;
-use alloc::collections::BTreeMap;
-use alloc::vec;
-use alloc::vec::Vec;
 use core::ops::Range;
+use oikaze_protocol::coherence::{Access, ArrayId, Pages};
+use oikaze_protocol::limits::PAGE;
+use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub struct Machine {

@@ -1,10 +1,8 @@
 //! The litmus shapes of release consistency, through locks and through barriers (COH-1.1): what must never be read.
 
-use super::super::Homes;
-use super::Cluster;
-use super::threads::{Cell, Op, Thread};
-use alloc::vec;
-use alloc::vec::Vec;
+use crate::cluster::Cluster;
+use crate::cluster::threads::{Cell, Op, Thread};
+use oikaze_protocol::coherence::Homes;
 
 const SEEDS: u64 = 60;
 

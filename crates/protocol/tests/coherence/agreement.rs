@@ -1,13 +1,9 @@
 //! Collectives that do not agree, and reductions (COH-6.2, COH-6.3).
 
-use super::super::{CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values};
-use super::Cluster;
-use crate::Rank;
-use crate::wind::Token;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
+use crate::cluster::Cluster;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Access, CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values};
+use oikaze_protocol::wind::Token;
 
 fn declaration(name: &str, bytes: u64) -> Declaration {
     Declaration { name: name.into(), bytes, element: Element { kind: 1, size: 8 }, homes: Homes::Block }
@@ -110,10 +106,10 @@ fn errors_say_what_to_do() {
     let token = cluster.call(0, |c, token, m| c.unlock(4, token, m));
     assert_eq!(cluster.take(0, token), Some(Err(CoherenceError::NotHeld { lock: 4 })));
     cluster.declare("p", 2, Homes::Block);
-    let token = cluster.call(0, |c, token, m| c.touch(0, 1..5, super::super::Access::Read, token, m));
+    let token = cluster.call(0, |c, token, m| c.touch(0, 1..5, Access::Read, token, m));
     let text = format!("{}", cluster.take(0, token).unwrap().unwrap_err());
     assert!(text.contains("1..5") && text.contains("\"p\"") && text.contains("2 pages"), "{text}");
-    let token = cluster.call(0, |c, token, m| c.touch(7, 1..5, super::super::Access::Read, token, m));
+    let token = cluster.call(0, |c, token, m| c.touch(7, 1..5, Access::Read, token, m));
     assert!(cluster.take(0, token).unwrap().unwrap_err().to_string().contains("declare it first"));
 }
 

@@ -1,32 +1,23 @@
 //! Coherence against a model of the machine: n nodes, a network that delivers in any order the message classes allow, memory
 //! as byte vectors, threads as little programs. Every run comes from one seed, which a failure prints.
 
-mod agreement;
-mod failures;
-mod hostile;
-mod litmus;
-mod machine;
-mod network;
-#[cfg(feature = "planted-bugs")]
-mod planted;
-mod random;
-mod steady;
-mod threads;
+pub mod machine;
+pub mod network;
+pub mod programs;
+pub mod threads;
 
-use super::{ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value};
-use crate::Rank;
-use crate::limits::PAGE;
-use crate::wind::Token;
-use alloc::collections::BTreeMap;
-use alloc::string::String;
-use alloc::vec::Vec;
 use machine::Machine;
 use network::Network;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value};
+use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::wind::Token;
+use std::collections::BTreeMap;
 use threads::Thread;
 
 /// xorshift64*: enough to shuffle, and the same everywhere.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
@@ -50,10 +41,10 @@ impl Random {
     }
 }
 
-pub(super) type Outcome = Result<Value, CoherenceError>;
+pub type Outcome = Result<Value, CoherenceError>;
 
 /// One node: the real coherence over a model of memory.
-pub(super) struct Node {
+pub struct Node {
     pub coherence: Coherence,
     pub machine: Machine,
     pub outcomes: BTreeMap<Token, Outcome>,
@@ -68,7 +59,7 @@ impl Node {
     }
 }
 
-pub(super) struct Cluster {
+pub struct Cluster {
     pub seed: u64,
     pub random: Random,
     pub nodes: Vec<Node>,

@@ -1,0 +1,167 @@
+//! Dead nodes (COH-8): nobody waits for ever, and every error names who is dead.
+
+use crate::cluster::programs::{PAGES, homes, program};
+use crate::cluster::threads::{self, Cell, Op, Thread};
+use crate::cluster::{Cluster, Random};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Access, CoherenceError, Homes, Value};
+
+fn names(error: &CoherenceError, dead: Rank) -> bool {
+    matches!(error, CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. } if *rank == dead)
+}
+
+#[test]
+fn a_barrier_fails_everywhere_whoever_died() {
+    for seed in 0..90 {
+        let (nodes, dead) = (3, (seed % 3) as Rank);
+        let mut cluster = Cluster::new(nodes, seed);
+        cluster.declare("p", 3, Homes::Block);
+        let mut tokens = vec![];
+        for rank in 0..nodes {
+            if rank != dead || seed % 2 == 0 {
+                tokens.push((rank, cluster.call(rank, |c, token, m| c.barrier(token, m))));
+            }
+            (0..seed % 5).for_each(|_| drop(cluster.step()));
+        }
+        cluster.kill(dead);
+        cluster.run_until_quiet();
+        for (rank, token) in tokens.into_iter().filter(|(rank, _)| *rank != dead) {
+            match cluster.take(rank, token) {
+                // It had arrived before it died.
+                Some(Ok(Value::None)) if seed % 2 == 0 => {}
+                Some(Err(error)) => assert!(names(&error, dead), "seed {seed}: {error}"),
+                other => panic!("seed {seed}: node {rank}: {other:?}"),
+            }
+            let later = cluster.call(rank, |c, token, m| c.barrier(token, m));
+            let error = cluster.take(rank, later).unwrap().unwrap_err();
+            assert!(names(&error, dead) && error.to_string().starts_with("barrier: node"), "{error}");
+        }
+    }
+}
+
+/// COH-8.3: a load from a dead home goes on with the last bytes, and the next synchronisation names array and page.
+#[test]
+fn a_lost_page_is_named_at_the_next_synchronisation() {
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("field", 3, Homes::Block);
+        let first = Thread::new(0, vec![Op::Load(Cell::word(2, 0)), Op::Barrier]);
+        let rest = (1..3).map(|node| Thread::new(node, vec![Op::Store(Cell::word(2, node as usize), 5), Op::Barrier]));
+        // A race on purpose: node 0 has an old copy, invalid after the barrier.
+        cluster.run([first].into_iter().chain(rest).collect());
+        cluster.kill(2);
+        let faults_first = seed % 2 == 0;
+        if !faults_first {
+            cluster.run_until_quiet();
+        }
+        cluster.run(vec![Thread::new(0, vec![Op::Load(Cell::word(2, 0)), Op::Store(Cell::word(2, 1), 1)])]);
+        let token = cluster.call(0, |c, token, m| c.lock(0, token, m));
+        cluster.run_until_quiet();
+        let error = cluster.take(0, token).unwrap().unwrap_err();
+        let lost = CoherenceError::PageLost { doing: "lock 0".into(), array: "field".into(), page: 2, rank: 2 };
+        assert_eq!(error, lost, "seed {seed}");
+        let token = cluster.call(0, |c, token, m| c.barrier(token, m));
+        let text = cluster.take(0, token).unwrap().unwrap_err().to_string();
+        assert!(text.contains("page 2 of array \"field\"") && text.contains("node 2"), "{text}");
+    }
+}
+
+#[test]
+fn locks_of_the_dead_fail() {
+    for seed in 0..60 {
+        let mut cluster = Cluster::new(3, seed);
+        // Lock 1: node 1 manages it. Lock 2: node 2 holds it, node 0 manages lock 3, which node 2 holds as well.
+        let held = [3, 4].map(|lock| cluster.call(2, |c, token, m| c.lock(lock, token, m)));
+        cluster.run_until_quiet();
+        held.into_iter().for_each(|token| assert_eq!(cluster.take(2, token), Some(Ok(Value::None))));
+        let waiting = [2, 3, 4].map(|lock| cluster.call(0, |c, token, m| c.lock(lock, token, m)));
+        (0..seed % 7).for_each(|_| drop(cluster.step()));
+        cluster.kill(2);
+        cluster.run_until_quiet();
+        for (lock, token) in [2, 3, 4].into_iter().zip(waiting) {
+            match cluster.take(0, token) {
+                Some(Err(error)) => assert!(names(&error, 2) && error.to_string().contains(&format!("lock {lock}")), "{error}"),
+                Some(Ok(_)) if lock == 2 => {} // its manager granted it before it died
+                other => panic!("seed {seed}: lock {lock}: {other:?}"),
+            }
+        }
+        // A lock that needs no dead node works.
+        let token = cluster.call(0, |c, token, m| c.lock(7, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(0, token), Some(Ok(Value::None)), "seed {seed}");
+    }
+}
+
+/// Random programs in which a node dies at a random moment: all other threads end, with an error that names it.
+#[test]
+fn nobody_hangs_when_a_node_dies() {
+    for seed in 0..1000 {
+        let nodes = 2 + (seed % 4) as u32;
+        let mut cluster = Cluster::new(nodes, seed);
+        let mut random = Random::new(seed ^ 0x77);
+        for name in ["a", "b"] {
+            let placed = homes(&mut random, nodes, PAGES);
+            cluster.declare(name, PAGES, placed);
+        }
+        let dead = random.below(nodes as usize) as Rank;
+        let mut all = program(&mut random, nodes, 1);
+        // What is read after the death is not to be trusted: only that it ends.
+        all.iter_mut().for_each(Thread::forget_expectations);
+        let moment = random.below(1500);
+        let mut idle = 0;
+        for step in 0.. {
+            if step == moment {
+                cluster.kill(dead);
+            }
+            let moved = if cluster.random.chance(50) { cluster.step() } else { threads::step_any(&mut cluster, &mut all, dead) };
+            idle = if moved { 0 } else { idle + 1 };
+            if idle > 60 && step > moment {
+                break;
+            }
+        }
+        for thread in all.iter().filter(|thread| thread.node != dead) {
+            assert!(thread.has_ended(), "seed {seed}: {}", thread.describe());
+            assert!(thread.failed.as_ref().is_none_or(|error| names(error, dead)), "seed {seed}: {:?}", thread.failed);
+        }
+    }
+}
+
+/// A wait with a time limit that passed: the lock goes on to others.
+#[test]
+fn a_cancelled_lock_is_given_back() {
+    for seed in 0..40 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        let first = cluster.call(0, |c, token, m| c.lock(5, token, m));
+        cluster.run_until_quiet();
+        assert!(cluster.take(0, first).is_some());
+        let second = cluster.call(1, |c, token, m| c.lock(5, token, m));
+        if seed % 2 == 0 {
+            cluster.run_until_quiet();
+        }
+        cluster.call(1, |c, _, m| c.cancel(second, m));
+        let third = cluster.call(2, |c, token, m| c.lock(5, token, m));
+        let unlock = cluster.call(0, |c, token, m| c.unlock(5, token, m));
+        cluster.run_until_quiet();
+        assert!(cluster.take(0, unlock).is_some());
+        assert!(cluster.take(1, second).is_none());
+        assert_eq!(cluster.take(2, third), Some(Ok(Value::None)));
+    }
+}
+
+/// A touch of pages of a dead node ends too.
+#[test]
+fn a_touch_of_a_dead_home_ends() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 90, Homes::Cyclic { pages: 7 });
+        let token = cluster.call(0, |c, token, m| c.touch(0, 0..90, Access::Write, token, m));
+        (0..seed).for_each(|_| drop(cluster.step()));
+        cluster.kill(1);
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(0, token), Some(Ok(Value::None)), "seed {seed}");
+        let token = cluster.call(0, |c, token, m| c.barrier(token, m));
+        cluster.run_until_quiet();
+        assert!(names(&cluster.take(0, token).unwrap().unwrap_err(), 1));
+    }
+}

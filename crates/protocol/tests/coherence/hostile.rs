@@ -1,0 +1,94 @@
+//! Bytes that no honest peer would send (COH-9.1): refused, never a panic, and the job of the others stays right.
+
+use crate::cluster::{Cluster, Random};
+use oikaze_protocol::coherence::{Homes, KIND};
+use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::wind::{Admission, Refusal, Token};
+use proptest::prelude::*;
+
+fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
+    [KIND, code].into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes)).collect()
+}
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(3, 9);
+    cluster.declare("p", 9, Homes::Block);
+    cluster
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn any_bytes_are_survived(code in 0u8..12, fields in any::<[u16; 3]>(), wide in any::<bool>(), body in prop::collection::vec(any::<u8>(), 0..200), small in any::<bool>()) {
+        let mut cluster = cluster();
+        let spread = if wide { u64::MAX / 65_535 } else { 1 };
+        let fields = fields.map(|field| u64::from(if small { field % 8 } else { field }) * spread);
+        let body: Vec<u8> = if small { body.into_iter().map(|byte| byte % 6).collect() } else { body };
+        for rank in 0..3usize {
+            let node = &mut cluster.nodes[rank];
+            let from = (rank as u32 + 1) % 3;
+            let waits = Token(9);
+            node.coherence.lock(1, waits, &mut node.machine);
+            let _ = node.coherence.receive(from, &head(code, fields), &body, &mut node.machine);
+            let _ = node.coherence.receive(from, &body, &body, &mut node.machine);
+            if node.coherence.admit(from, 77, &head(code, fields), fields[2]) == Admission::Place {
+                node.coherence.place(from, 77, fields[1], &body, &mut node.machine);
+                let _ = node.coherence.arrived(from, 77, &head(code, fields), &mut node.machine);
+            }
+            node.coherence.place(from, 78, u64::MAX, &body, &mut node.machine);
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_reason() {
+    let mut cluster = cluster();
+    let node = &mut cluster.nodes[1];
+    let mut tell = |code, fields, body: &[u8]| node.coherence.receive(0, &head(code, fields), body, &mut node.machine);
+    let run = |array: u64, count: u64| array | count << 32;
+    // Fetch: no such array; not homed here; outside; nothing; too much.
+    assert_eq!(tell(1, [run(4, 1), 3, 0], &[]), Err(Refusal::UnknownObject));
+    assert_eq!(tell(1, [run(0, 1), 0, 0], &[]), Err(Refusal::NotPermitted));
+    assert_eq!(tell(1, [run(0, 2), u64::MAX, 0], &[]), Err(Refusal::OutOfBounds));
+    assert_eq!(tell(1, [run(0, 0), 3, 0], &[]), Err(Refusal::OutOfBounds));
+    assert_eq!(tell(1, [run(0, 33), 3, 0], &[]), Err(Refusal::Malformed));
+    // Pages that nobody asked for.
+    assert_eq!(tell(2, [run(0, 1), 0, 0], &[0; PAGE]), Err(Refusal::UnknownObject));
+    // Diff of a page homed elsewhere, and one whose run leaves the page.
+    assert_eq!(tell(3, [0, 0, 0], &[0, 0, 1, 0, 1, 7]), Err(Refusal::NotPermitted));
+    assert_eq!(tell(3, [0, 0, 0], &[3, 0, 1, 0xff, 0x1f, 2, 7, 7]), Err(Refusal::OutOfBounds));
+    assert_eq!(tell(3, [0, 0, 0], &[3, 0, 1, 0, 9, 7]), Err(Refusal::Malformed));
+    // Collectives: node 1 gathers nothing, and waits for no departure.
+    assert_eq!(tell(4, [0, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::Malformed));
+    assert_eq!(tell(5, [1, 0, 0], &[0, 0, 0, 0, 0, 0]), Err(Refusal::Malformed));
+    // Locks: another manager's; one that is not held; a grant that was not asked for.
+    assert_eq!(tell(6, [0, 0, 0], &[0, 0, 0]), Err(Refusal::UnknownObject));
+    assert_eq!(tell(8, [1, 0, 0], &[0, 0, 0, 0]), Err(Refusal::UnknownObject));
+    assert_eq!(tell(7, [1, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::UnknownObject));
+    assert_eq!(node.coherence.statistics().refused, 14);
+    assert_eq!(node.coherence.receive(8, &head(9, [2, 0, 0]), &[], &mut node.machine), Err(Refusal::Malformed));
+    assert!(node.machine.alias(0).iter().all(|byte| *byte == 0), "nothing was written");
+}
+
+/// A peer that refuses what it should not makes every synchronisation fail with its reason, here and elsewhere, without a hang.
+#[test]
+fn a_refused_message_fails_the_job_and_nobody_hangs() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 9, Homes::Block);
+        let mut random = Random::new(seed);
+        let page = [0, 6][random.below(2)];
+        let node = &mut cluster.nodes[1];
+        node.coherence.fault(0, page, None, &mut node.machine);
+        let (to, message) = node.coherence.poll_message().unwrap();
+        node.coherence.refused(message.token, Refusal::NoRoom, &mut node.machine);
+        assert!(node.machine.mapped(0, page).is_some(), "the thread goes on");
+        let tokens = [0, 1, 2].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
+        cluster.run_until_quiet();
+        for (rank, token) in (0..).zip(tokens) {
+            let text = cluster.take(rank, token).unwrap().unwrap_err().to_string();
+            assert!(text.contains("node 1 cannot") && text.contains(&format!("node {to} refused")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Coherence (spec/coherence.md) over a model of machine and network.
+
+mod agreement;
+mod cluster;
+mod failures;
+mod hostile;
+mod litmus;
+mod random;
+mod steady;

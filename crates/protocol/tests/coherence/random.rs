@@ -1,0 +1,53 @@
+//! Random programs without data races, against what a sequential machine would read.
+
+use crate::cluster::programs::{PAGES, homes, run};
+use crate::cluster::threads::{Cell, Op, Thread};
+use crate::cluster::{Cluster, Random};
+
+#[test]
+fn random_programs_read_what_a_sequential_machine_would() {
+    for seed in 0..1500 {
+        run(1 + (seed % 5) as u32, 1, seed);
+    }
+}
+
+#[test]
+fn random_programs_with_several_threads_per_node() {
+    for seed in 10_000..10_600 {
+        run(1 + (seed % 4) as u32, 2 + (seed % 2) as usize, seed);
+    }
+}
+
+/// Intervals made by unlocks while their node waits in a barrier (COH-6.5): one thread of each node is in the barrier while
+/// others pass data on by locks, and the data must be visible beyond the next barrier of whoever got it.
+#[test]
+fn batons_pass_while_others_wait_in_barriers() {
+    for seed in 20_000..20_600 {
+        let nodes = 2 + (seed % 3) as u32;
+        let mut cluster = Cluster::new(nodes, seed);
+        let mut random = Random::new(seed);
+        let placed = homes(&mut random, nodes, PAGES);
+        cluster.declare("a", PAGES, placed);
+        let turn = Cell::word(random.below(6), 400);
+        let data: Vec<Cell> = (0..5).map(|i| Cell::word(random.below(6), 10 + i)).collect();
+        let rounds = 2 * u64::from(nodes);
+        let mut threads = Vec::new();
+        for node in 0..nodes {
+            let barriers = 1 + seed % 3;
+            threads.push(Thread::new(node, (0..barriers).map(|_| Op::Barrier).collect()));
+            let mut ops = Vec::new();
+            for round in (0..rounds).filter(|round| (*round % u64::from(nodes)) as u32 == node) {
+                let again = ops.len();
+                ops.extend([Op::Lock(3), Op::Load(turn), Op::Unlock(3), Op::UnlessGo(round, again)]);
+                ops.extend(data.iter().map(|cell| Op::Expect(*cell, round * 10)));
+                ops.extend(data.iter().map(|cell| Op::Store(*cell, round * 10 + 10)));
+                ops.extend([Op::Lock(3), Op::Store(turn, round + 1), Op::Unlock(3)]);
+            }
+            // Whoever had the last turn is followed by a barrier of all; then everybody sees the end.
+            ops.extend([Op::Together(1), Op::Barrier]);
+            ops.extend(data.iter().map(|cell| Op::Expect(*cell, rounds * 10)));
+            threads.push(Thread::new(node, ops));
+        }
+        cluster.run(threads);
+    }
+}

@@ -1,0 +1,33 @@
+//! Bugs planted on purpose are caught by random programs (its own process: planting is for a whole process).
+#![cfg(feature = "planted-bugs")]
+
+#[path = "coherence/cluster/mod.rs"]
+#[allow(dead_code)]
+mod cluster;
+
+use cluster::programs;
+use oikaze_protocol::planted::{Bug, plant};
+use std::panic;
+
+/// The first seed that fails.
+fn first_failure(seeds: u64) -> Option<u64> {
+    (0..seeds)
+        .find(|seed| panic::catch_unwind(|| programs::run(2 + (*seed % 3) as u32, 1 + (*seed % 2) as usize, *seed)).is_err())
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    panic::set_hook(Box::new(|_| {}));
+    let bugs = [Bug::SkipInvalidation, Bug::LoseDiff, Bug::GrantLockTwice, Bug::ReleaseBarrierEarly, Bug::ForgetStaleFetch];
+    let mut caught = Vec::new();
+    for bug in bugs {
+        plant(Some(bug));
+        caught.push((bug, first_failure(200)));
+    }
+    plant(None);
+    let sound = first_failure(40);
+    drop(panic::take_hook());
+    println!("{caught:?}");
+    assert!(caught.iter().all(|(_, seed)| seed.is_some()), "{caught:?}");
+    assert_eq!(sound, None);
+}
