@@ -8,6 +8,7 @@
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.
 //! - [`process`]: signals as messages, children that cannot outlive their launcher.
+//! - [`ring`]: submission and completion rings.
 //! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -18,4 +19,5 @@ pub mod link;
 pub mod memory;
 pub mod probe;
 pub mod process;
+pub mod ring;
 pub mod without;

@@ -1,0 +1,105 @@
+//! Many submitters, one taker: Vyukov's bounded queue, with the taker's side simplified for one.
+//!
+//! Each slot carries a turn number. `turn == position`: free for the submitter of that position. `turn == position + 1`: filled, for
+//! the taker. The taker sets it to `position + capacity`: free for the next round. A submitter claims a position by compare-and-swap on the
+//! tail, fills the slot, and publishes it with the turn; a submitter that stops in between holds up those behind it, so that each
+//! application has a ring of its own.
+
+use super::slot::{Position, Words, slot};
+use super::sync::{Arc, AtomicU64, Ordering};
+use super::{Full, round};
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Slot<const N: usize> {
+    turn: AtomicU64,
+    words: Words<N>,
+}
+
+#[derive(Debug)]
+struct Ring<const N: usize> {
+    /// The next position to claim; all submitters write it.
+    tail: Position,
+    /// The next position to take; the taker writes it.
+    head: Position,
+    slots: Box<[Slot<N>]>,
+}
+
+/// A ring for at least `capacity` requests of `N` words (seven fill a cache line): its two sides.
+#[must_use]
+pub fn submission<const N: usize>(capacity: usize) -> (Submitter<N>, Requests<N>) {
+    let slot = |index| Slot { turn: AtomicU64::new(index), words: Words::new() };
+    let slots = (0..round(capacity) as u64).map(slot).collect();
+    let ring = Arc::new(Ring { tail: Position::new(), head: Position::new(), slots });
+    (Submitter(Arc::clone(&ring)), Requests(ring))
+}
+
+/// The side of the application; cloned for each thread.
+#[derive(Clone, Debug)]
+pub struct Submitter<const N: usize>(Arc<Ring<N>>);
+
+/// The side of the engine: one.
+#[derive(Debug)]
+pub struct Requests<const N: usize>(Arc<Ring<N>>);
+
+impl<const N: usize> Submitter<N> {
+    /// Put a request in, behind all that were put in before.
+    ///
+    /// # Errors
+    /// [`Full`]: as many requests as the ring holds have not been taken.
+    pub fn submit(&self, request: &[u64; N]) -> Result<(), Full> {
+        let mut position = self.0.tail.0.load(Ordering::Relaxed);
+        loop {
+            let slot = slot(&self.0.slots, position).ok_or(Full)?;
+            let turn = slot.turn.load(Ordering::Acquire);
+            match turn.wrapping_sub(position).cast_signed() {
+                0 => match self.claim(position) {
+                    Ok(()) => {
+                        slot.words.write(request);
+                        slot.turn.store(position.wrapping_add(1), Ordering::Release);
+                        return Ok(());
+                    }
+                    Err(now) => position = now,
+                },
+                // Still the request of one round ago.
+                ..0 => return Err(Full),
+                // Another submitter was faster.
+                1.. => position = self.0.tail.0.load(Ordering::Relaxed),
+            }
+        }
+    }
+
+    fn claim(&self, position: u64) -> Result<(), u64> {
+        let (tail, next) = (&self.0.tail.0, position.wrapping_add(1));
+        tail.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed).map(|_| ())
+    }
+}
+
+impl<const N: usize> Requests<N> {
+    /// The oldest request.
+    pub fn take(&mut self) -> Option<[u64; N]> {
+        let position = self.0.head.0.load(Ordering::Relaxed);
+        let slot = self.filled(position)?;
+        let request = slot.words.read();
+        self.0.head.0.store(position.wrapping_add(1), Ordering::Relaxed);
+        slot.turn.store(position.wrapping_add(self.0.slots.len() as u64), Ordering::Release);
+        Some(request)
+    }
+
+    /// Is there nothing to take? (A request that is being put in at this moment counts when it is in.)
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.filled(self.0.head.0.load(Ordering::Relaxed)).is_none()
+    }
+
+    /// Requests that the ring holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.slots.len()
+    }
+
+    fn filled(&self, position: u64) -> Option<&Slot<N>> {
+        let slot = slot(&self.0.slots, position)?;
+        (slot.turn.load(Ordering::Acquire) == position.wrapping_add(1)).then_some(slot)
+    }
+}
