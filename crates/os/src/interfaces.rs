@@ -15,7 +15,7 @@ pub struct Interface {
     pub address: IpAddr,
     /// Bits of the subnet.
     pub prefix: u8,
-    /// Up, with a carrier.
+    /// Switched on. Whether it has a carrier is not asked: the kernel's answer lags by up to a second.
     pub up: bool,
 }
 
@@ -38,10 +38,9 @@ pub fn list() -> io::Result<Vec<Interface>> {
         let (address, mask, name) =
             unsafe { (ip_address(entry.ifa_addr), ip_address(entry.ifa_netmask), CStr::from_ptr(entry.ifa_name)) };
         let Some(address) = address else { continue };
-        let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
         // SAFETY: `name` is a C string.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        let up = entry.ifa_flags & running == running;
+        let up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
         found.push(Interface { name: name.to_string_lossy().into_owned(), index, address, prefix: mask.map_or(0, ones), up });
     }
     // SAFETY: `first` came from `getifaddrs`, nothing borrowed from it is left.

@@ -49,6 +49,8 @@ pub struct Policy {
     stage: Stage,
     status: Option<u8>,
     interrupted: bool,
+    /// The user has ended the job: ends by signal need no explanation.
+    told: bool,
     actions: Vec<Action>,
 }
 
@@ -57,7 +59,16 @@ impl Policy {
     #[must_use]
     pub fn new(size: u32, grace: Duration, limit: Option<Duration>) -> Policy {
         let stage = Stage::Running;
-        Policy { living: (0..size).collect(), grace, limit, stage, status: None, interrupted: false, actions: Vec::new() }
+        Policy {
+            living: (0..size).collect(),
+            grace,
+            limit,
+            stage,
+            status: None,
+            interrupted: false,
+            told: false,
+            actions: Vec::new(),
+        }
     }
 
     /// What to do now.
@@ -90,7 +101,7 @@ impl Policy {
         self.actions.push(Action::Abort(format!("node {rank} {how}")));
         if first {
             let rest = match self.living.len() {
-                _ if self.interrupted => String::new(),
+                _ if self.told => String::new(),
                 0 => String::new(),
                 left => format!("; {left} more have {} s to end", self.grace.as_secs_f32()),
             };
@@ -103,6 +114,7 @@ impl Policy {
 
     /// The launcher got a signal that is meant for the job.
     pub fn signalled(&mut self, now: Duration, signal: i32) {
+        self.told |= matches!(signal, SIGINT | SIGTERM | SIGHUP);
         match signal {
             SIGINT if self.interrupted => self.kill(now, "interrupted again"),
             SIGINT => {

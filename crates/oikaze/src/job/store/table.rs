@@ -100,6 +100,7 @@ impl Table {
             }
             Request::Get(key, limit) => match self.values.get(&key) {
                 Some(value) => self.replies.push_back((rank, id, Reply::Done(value.clone()))),
+                None if self.is_last(rank) => self.reply(rank, id, alone(&key)),
                 None => self.wait(rank, id, On::Value, key, now, limit),
             },
             Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
@@ -178,9 +179,17 @@ impl Table {
         });
     }
 
-    /// The process of a node has ended in good order: whoever waits at a fence that it has not come to waits in vain.
+    /// The process of a node has ended in good order: whoever waits at a fence that it has not come to waits in vain, and so does
+    /// the last one left for a value.
     pub fn ended(&mut self, rank: Rank, how: &str) {
         self.ended.insert(rank, how.to_owned());
+        let waiting = std::mem::take(&mut self.waiting);
+        let (vain, rest) = waiting.into_iter().partition(|waiting| waiting.on == On::Value && self.is_last(waiting.rank));
+        self.waiting = rest;
+        let vain: Vec<Waiting> = vain;
+        for waiting in vain {
+            self.reply(waiting.rank, waiting.id, alone(&waiting.name));
+        }
         let mut names: Vec<String> =
             self.waiting.iter().filter(|waiting| waiting.on == On::Fence).map(|waiting| waiting.name.clone()).collect();
         names.sort_unstable();
@@ -191,6 +200,11 @@ impl Table {
                 self.settle_fence(&name, &why);
             }
         }
+    }
+
+    /// Have all nodes but this one ended? (A job of one may still wait for another thread of its own.)
+    fn is_last(&self, rank: Rank) -> bool {
+        self.size > 1 && (0..self.size).all(|other| other == rank || self.ended.contains_key(&other))
     }
 
     /// End the job for everyone: whoever waits is told, whoever is connected too. The first reason stays.
@@ -241,4 +255,8 @@ impl Table {
     pub fn poll_reply(&mut self) -> Option<(Rank, u32, Reply)> {
         self.replies.pop_front()
     }
+}
+
+fn alone(key: &str) -> Reply {
+    Reply::Aborted(format!("all other nodes have ended, nobody is left to publish {key:?}"))
 }

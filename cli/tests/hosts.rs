@@ -1,0 +1,111 @@
+//! `oikaze run --hosts`, with a script in place of ssh that runs the agent here.
+
+mod support;
+use support::*;
+
+/// Drops the host's name and runs the rest, as ssh's far end would.
+const HERE: &str = "host=$1; shift; FAKE_HOST=$host exec /bin/sh -c \"$*\"";
+
+fn hosts(options: &[&str], shell: &Shell, program: &[&str]) -> std::process::Command {
+    let mut command = oikaze(&["run"]);
+    command.args(options).arg("--").args(program).env("OIKAZE_RSH", shell.command());
+    command
+}
+
+#[test]
+fn nodes_on_several_hosts_meet() {
+    let shell = Shell::new("meet", HERE);
+    let script = format!("echo on $FAKE_HOST $OIKAZE_LOCAL_RANK/$OIKAZE_LOCAL_SIZE $B; exec {OIKAZE} hello");
+    let (status, out, err) =
+        finish(&mut hosts(&["-n", "5", "--hosts", "a,b", "-x", "B=c d"], &shell, &["/bin/sh", "-c", &script]));
+    assert_eq!(status, Some(0), "{err}");
+    for line in ["[0] on a 0/3 c d", "[2] on a 2/3 c d", "[3] on b 0/2 c d", "[4] node 4 of 5"] {
+        assert!(out.contains(line), "{line} is not in:\n{out}");
+    }
+}
+
+#[test]
+fn chatter_of_a_login_shell_is_skipped() {
+    let shell = Shell::new("chatter", &format!("echo Welcome to $1; echo; {HERE}"));
+    let (status, out, err) = finish(&mut hosts(&["--hosts", "a"], &shell, &["/bin/echo", "hello"]));
+    assert_eq!((status, out.as_str(), err.as_str()), (Some(0), "[0] hello\n", ""));
+}
+
+#[test]
+fn statuses_come_from_far() {
+    let shell = Shell::new("status", HERE);
+    let script = "[ $OIKAZE_RANK = 1 ] && kill -9 $$; exit 0";
+    let (status, _, err) = finish(&mut hosts(&["--hosts", "a,b", "--failure-time", "1"], &shell, &["/bin/sh", "-c", script]));
+    assert_eq!(status, Some(137), "{err}");
+    assert!(err.contains("node 1 was killed by signal 9"), "{err}");
+    let (status, _, err) = finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["no-such-program"]));
+    assert_eq!(status, Some(127));
+    assert!(err.contains("could not be started: program \"no-such-program\" was not found in PATH"), "{err}");
+}
+
+#[test]
+fn a_host_that_is_not_there() {
+    let shell = Shell::new("refuse", "[ $1 = b ] && { echo no route to $1 >&2; exit 255; }; shift; exec \"$@\"");
+    let program = [OIKAZE, "hello", "--limit", "1000"];
+    let (status, _, err) = finish(&mut hosts(&["--hosts", "a,b", "--failure-time", "60000"], &shell, &program));
+    assert_eq!(status, Some(125), "{err}");
+    for words in ["the remote shell on host b ended", "no route to b", "works without a password"] {
+        assert!(err.contains(words), "{words} is not in:\n{err}");
+    }
+    // The node on the other host did not wait for its limit.
+    assert!(err.contains("[0] oikaze hello: the job was ended: node 1 was lost"), "{err}");
+    let shell = Shell::new("absent", "shift; exec /no/such/oikaze");
+    let (status, _, err) = finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["true"]));
+    assert_eq!(status, Some(125));
+    assert!(err.contains("must be installed there"), "{err}");
+}
+
+#[test]
+fn signals_go_far_and_a_killed_launcher_leaves_nobody_there() {
+    let shell = Shell::new("signals", HERE);
+    let script = "trap 'echo got it; exit 0' TERM; sleep 1000 & echo ready $$ $!; wait";
+    let mut job = Running::start(&mut hosts(&["--hosts", "a,b"], &shell, &["/bin/sh", "-c", script]));
+    job.line("[");
+    job.line("[");
+    job.signal(15);
+    let (status, out) = job.finish();
+    assert_eq!((status, out.matches("got it").count()), (0, 2), "{out}");
+
+    let mut job = Running::start(&mut hosts(&["--hosts", "a,b"], &shell, &["/bin/sh", "-c", script]));
+    let mut pids: Vec<u32> = Vec::new();
+    for _ in 0..2 {
+        let line = job.line("[");
+        pids.extend(line.split_whitespace().skip(2).map(|pid| pid.parse::<u32>().unwrap()));
+    }
+    assert_eq!(pids.len(), 4);
+    job.signal(9);
+    job.finish();
+    for pid in pids {
+        until("nodes on other hosts and their children are gone", || is_gone(pid));
+    }
+}
+
+#[test]
+fn nodes_on_hosts_that_are_namespaces() {
+    let Some(_turn) = namespaces() else { return };
+    // Two real networks joined by a cable: this namespace cannot be used, as the launcher must be reachable from both.
+    let here = std::process::id();
+    let (a, b) = (format!("oikt-{here}-a"), format!("oikt-{here}-b"));
+    let cable = format!(
+        "set -e; ip netns add {a}; ip netns add {b}; ip -n {a} link add e type veth peer name e netns {b}; \
+         for n in {a}:1 {b}:2; do ip -n ${{n%:*}} link set lo up; ip -n ${{n%:*}} address add 10.98.0.${{n#*:}}/24 dev e; ip -n ${{n%:*}} link set e up; done"
+    );
+    let sh = |script: &str| std::process::Command::new("/bin/sh").args(["-c", script]).status().unwrap().success();
+    let made = sh(&cable);
+    let shell = Shell::new("netns", "host=$1; shift; exec ip netns exec $host \"$@\"");
+    let mut command = std::process::Command::new("ip");
+    let list = format!("{a},{b}");
+    command
+        .args(["netns", "exec", &a, OIKAZE, "run", "--hosts", &list, "--", OIKAZE, "hello"])
+        .env("OIKAZE_RSH", shell.command());
+    let (status, out, err) = finish(&mut command);
+    sh(&format!("ip netns del {a}; ip netns del {b}"));
+    assert!(made);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("[0] node 0 would reach node 1 at 10.98.0.2 (SameSubnet) first"), "{out}");
+}

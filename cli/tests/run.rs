@@ -1,0 +1,227 @@
+//! `oikaze run` on one machine: places, output, statuses, signals, and nothing left behind.
+
+mod support;
+use support::*;
+
+#[test]
+fn every_node_knows_its_place() {
+    let script = "echo $OIKAZE_RANK/$OIKAZE_SIZE $OIKAZE_LOCAL_RANK/$OIKAZE_LOCAL_SIZE ${#OIKAZE_SECRET} $OIKAZE_FAILURE_TIME $OIKAZE_FAULT $A";
+    let options = ["-n", "3", "--failure-time", "700", "--fault", "loss=0.05", "--env", "A=b"];
+    let (status, out, err) = finish(&mut run_script(&options, script));
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    let expected: Vec<String> = (0..3).map(|rank| format!("[{rank}] {rank}/3 {rank}/3 64 700 loss=0.05 b")).collect();
+    assert_eq!((status, lines, err.as_str()), (Some(0), expected.iter().map(String::as_str).collect(), ""));
+}
+
+#[test]
+fn output_keeps_its_stream_and_its_lines() {
+    let script = "i=0; while [ $i -lt 200 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done; printf unfinished";
+    let (status, out, err) = finish(&mut run_script(&["-n", "4"], script));
+    assert_eq!(status, Some(0));
+    for (text, word, last) in [(&out, "out", Some("unfinished")), (&err, "err", None)] {
+        assert_eq!(text.lines().count(), 4 * (200 + usize::from(last.is_some())));
+        for rank in 0..4 {
+            let front = format!("[{rank}] ");
+            let mine: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(&front)).collect();
+            let expected: Vec<String> = (0..200).map(|i| format!("{word} {i}")).chain(last.map(str::to_owned)).collect();
+            assert_eq!(mine, expected);
+        }
+    }
+    let (_, out, _) = finish(&mut run_script(&["--no-prefix"], "echo plain"));
+    assert_eq!(out, "plain\n");
+}
+
+#[test]
+fn rank_0_reads_the_launchers_input() {
+    use std::io::Write;
+    let mut command = run_script(&["-n", "2"], "cat");
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"hello\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "[0] hello\n");
+}
+
+#[test]
+fn the_first_failing_nodes_status() {
+    let (status, _, err) =
+        finish(&mut run_script(&["-n", "3", "--failure-time", "1"], "[ $OIKAZE_RANK = 1 ] && exit 42; exit 0"));
+    assert_eq!(status, Some(42));
+    assert!(err.contains("node 1 ended with status 42"), "{err}");
+    let (status, _, err) =
+        finish(&mut run_script(&["-n", "2", "--failure-time", "1"], "[ $OIKAZE_RANK = 1 ] && kill -9 $$; exit 0"));
+    assert_eq!(status, Some(137));
+    assert!(err.contains("node 1 was killed by signal 9 (SIGKILL)"), "{err}");
+}
+
+#[test]
+fn nodes_meet_and_see_each_other_die() {
+    let (status, out, err) = finish(&mut oikaze(&["run", "-n", "3", "--", OIKAZE, "hello"]));
+    assert_eq!(status, Some(0), "{err}");
+    for rank in 0..3 {
+        assert!(out.contains(&format!("[{rank}] node {rank} of 3 on ")), "{out}");
+    }
+    // The others are not timed out: they are told at once who died and how.
+    let script = format!("[ $OIKAZE_RANK = 2 ] && kill -9 $$; exec {OIKAZE} hello --limit 1000");
+    let (status, _, err) = finish(&mut run_script(&["-n", "3", "--failure-time", "60000"], &script));
+    assert_eq!(status, Some(137));
+    for rank in 0..2 {
+        assert!(
+            err.contains(&format!("[{rank}] oikaze hello: the job was ended: node 2 was killed by signal 9 (SIGKILL)")),
+            "{err}"
+        );
+    }
+    // Also of one that ended in good order but too early.
+    let script = format!("[ $OIKAZE_RANK = 1 ] && exit 0; exec {OIKAZE} hello --limit 1000");
+    let (status, _, err) = finish(&mut run_script(&["-n", "2"], &script));
+    assert_eq!(status, Some(1), "{err}");
+    assert!(err.contains("all other nodes have ended"), "{err}");
+}
+
+#[test]
+fn a_wrong_secret_is_named() {
+    let script = format!("OIKAZE_SECRET=$(printf %064d 7) exec {OIKAZE} hello");
+    let (status, _, err) = finish(&mut run_script(&["--failure-time", "1"], &script));
+    assert_eq!(status, Some(1));
+    assert!(err.contains("does not know this job's secret"), "{err}");
+    let script = format!("OIKAZE_SECRET=short exec {OIKAZE} hello");
+    let (_, _, err) = finish(&mut run_script(&["--failure-time", "1"], &script));
+    assert!(err.contains("OIKAZE_SECRET is not usable, but must be 64 hexadecimal digits"), "{err}");
+}
+
+#[test]
+fn the_secret_is_in_no_argument_list() {
+    let mut job = Running::start(&mut run_script(&[], "echo $OIKAZE_SECRET; echo $PPID; exec sleep 1000"));
+    let secret = job.line("[0] ");
+    let launcher = job.line("[0] ");
+    assert_eq!(launcher, job.child.id().to_string());
+    let arguments = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| text(&bytes)).unwrap_or_default();
+    let children = std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap_or_default();
+    for pid in children.split_whitespace().chain([launcher.as_str()]) {
+        assert!(!arguments(pid).contains(&secret));
+    }
+    job.signal(15);
+    job.finish();
+}
+
+#[test]
+fn programs_that_cannot_run() {
+    let (status, _, err) = finish(&mut oikaze(&["run", "--", "no-such-program"]));
+    assert_eq!(status, Some(127));
+    assert!(err.contains("\"no-such-program\" was not found in PATH"), "{err}");
+    let (status, _, err) = finish(&mut oikaze(&["run", "--", "/etc/passwd"]));
+    assert_eq!(status, Some(126));
+    assert!(err.contains("chmod +x"), "{err}");
+    let (status, _, err) = finish(&mut oikaze(&["run", "-n", "0", "--", "true"]));
+    assert_eq!(status, Some(2));
+    assert!(err.contains("1 to 4096 nodes"), "{err}");
+}
+
+#[test]
+fn ports_in_use_are_named() {
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port().to_string();
+    let (status, _, err) = finish(&mut oikaze(&["run", "--ports", &port, "--", "true"]));
+    assert_eq!(status, Some(125));
+    assert!(err.contains(&format!("free in {port}-{port}")) && err.contains("--ports"), "{err}");
+}
+
+#[test]
+fn the_time_limit() {
+    let (status, _, err) = finish(&mut run_script(&["-n", "2", "--timeout", "0.1"], "exec sleep 1000"));
+    assert_eq!(status, Some(124));
+    assert!(err.contains("time limit of 0.1 s (--timeout) has passed"), "{err}");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    for (signal, name) in [(1, "HUP"), (2, "INT"), (10, "USR1"), (15, "TERM")] {
+        // `wait` is the one thing in sh that a trap interrupts at once.
+        let script = format!("trap 'echo got {name}; exit 0' {name}; sleep 1000 & echo ready; wait");
+        let mut job = Running::start(&mut run_script(&["-n", "2"], &script));
+        job.line("[");
+        job.line("[");
+        job.signal(signal);
+        let (status, out) = job.finish();
+        assert_eq!((status, out.matches(&format!("got {name}")).count()), (0, 2), "{out}");
+    }
+}
+
+#[test]
+fn the_second_interrupt_kills() {
+    let script = "trap 'echo no' INT; sleep 1000 & echo ready $!; while :; do wait; done";
+    let mut job = Running::start(&mut run_script(&[], script));
+    let sleeper: u32 = job.line("[0] ready ").parse().unwrap();
+    job.signal(2);
+    job.line("[0] no");
+    job.signal(2);
+    let (status, _) = job.finish();
+    assert_eq!(status, 137);
+    until("the node's own child is killed with it", || is_gone(sleeper));
+}
+
+#[test]
+fn a_node_that_ignores_everything_is_killed_in_the_end() {
+    let script = "trap '' TERM; [ $OIKAZE_RANK = 0 ] && exit 3; exec sleep 1000";
+    let (status, _, err) = finish(&mut run_script(&["-n", "2", "--failure-time", "1"], script));
+    assert_eq!(status, Some(3));
+    assert!(err.contains("terminating node 1") && err.contains("killing node 1"), "{err}");
+}
+
+#[test]
+fn a_killed_launcher_leaves_nobody() {
+    let script = "sleep 1000 & echo pids $$ $!; wait";
+    let mut job = Running::start(&mut run_script(&["-n", "3"], script));
+    let mut pids = Vec::new();
+    for _ in 0..3 {
+        let line = job.line("[");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        pids.extend(words[2..].iter().map(|pid| pid.parse::<u32>().unwrap()));
+    }
+    assert_eq!(pids.len(), 6);
+    job.signal(9);
+    let (status, _) = job.finish();
+    assert_eq!(status, -9);
+    for pid in pids {
+        until("children and grandchildren are gone", || is_gone(pid));
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_job() {
+    use std::io::{BufRead, BufReader};
+    let mut command = run_script(&["--failure-time", "1"], "while :; do echo line; done");
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "[0] line\n");
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(141), "as SIGPIPE");
+}
+
+#[test]
+fn a_job_of_one_needs_no_launcher() {
+    let (status, out, _) = finish(&mut oikaze(&["hello"]));
+    assert_eq!(status, Some(0));
+    assert!(out.starts_with("node 0 of 1 on "), "{out}");
+}
+
+#[test]
+fn help_teaches() {
+    let (_, out, _) = finish(&mut oikaze(&["run", "--help"]));
+    for word in ["Examples:", "--netns", "--hosts", "124", "Ctrl-C"] {
+        assert!(out.contains(word), "{out}");
+    }
+}
+
+#[test]
+fn doctor_speaks_json() {
+    let (_, out, err) = finish(&mut oikaze(&["doctor", "--json"]));
+    let lines: Vec<std::collections::BTreeMap<String, String>> =
+        serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}{err}"));
+    assert!(lines.len() > 5);
+    for line in lines {
+        assert!(["what", "found", "needed", "ok", "fix"].iter().all(|key| line.contains_key(*key)));
+        assert!(line["ok"] == "good" || !line["fix"].is_empty(), "{line:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Real launchers and real processes. Nothing here sleeps: every wait is for output, an exit, or a state that is looked at
+//! again and again until a deadline far away.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Long enough for any machine; only a failing test waits for it.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The command under test.
+pub const OIKAZE: &str = env!("CARGO_BIN_EXE_oikaze");
+
+/// `oikaze ARGUMENTS`, as a program that no launcher started.
+pub fn oikaze(arguments: &[&str]) -> Command {
+    let mut command = Command::new(OIKAZE);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OIKAZE_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `oikaze run OPTIONS -- sh -c SCRIPT`.
+pub fn run_script(options: &[&str], script: &str) -> Command {
+    let mut command = oikaze(&["run"]);
+    command.args(options).args(["--", "/bin/sh", "-c", script]);
+    command
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Status, standard output, standard error.
+pub fn finish(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), text(&stdout), text(&stderr))
+}
+
+/// A launcher that is spoken to while it runs; killed with the test.
+pub struct Running {
+    pub child: Child,
+    lines: BufReader<ChildStdout>,
+    seen: String,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Running {
+        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Running { child, lines, seen: String::new() }
+    }
+
+    /// Read lines until one begins with `start`; the rest of it.
+    pub fn line(&mut self, start: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "no line {start:?} in:\n{}", self.seen);
+            self.seen += &line;
+            if let Some(rest) = line.strip_prefix(start) {
+                return rest.trim_end().to_owned();
+            }
+        }
+    }
+
+    /// Send the launcher a signal.
+    pub fn signal(&self, signal: i32) {
+        kill(self.child.id(), signal);
+    }
+
+    /// All that was printed, and the launcher's status (or signal, negative).
+    pub fn finish(mut self) -> (i32, String) {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        let status = self.child.wait().unwrap();
+        let code = status.code().unwrap_or_else(|| -std::os::unix::process::ExitStatusExt::signal(&status).unwrap());
+        (code, std::mem::take(&mut self.seen) + &rest)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Send a signal to a process that this test started.
+pub fn kill(pid: u32, signal: i32) {
+    let status = Command::new("/bin/sh").args(["-c", &format!("kill -{signal} {pid}")]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Look until it is so.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < DEADLINE, "still not so: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Has this process ended? (Also if nobody has reaped it.)
+pub fn is_gone(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Err(_) => true,
+        Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+    }
+}
+
+/// Namespaces that a launcher made.
+pub fn namespaces_of(launcher: u32) -> Vec<String> {
+    let names =
+        std::fs::read_dir("/run/netns").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("oik-{launcher}-"))).collect()
+}
+
+/// Can this process make network namespaces? Says so if not. Tests that do take turns, as long as they hold what this returns:
+/// each launcher removes what dead ones left, which must not be what another test has just left on purpose.
+pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = format!("oikt-{}", std::process::id());
+    let ip = |what: &str| {
+        Command::new("ip").args(["netns", what, &name]).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    if ip("add") && ip("del") {
+        return Some(turn);
+    }
+    eprintln!("skipped: needs root and the ip command (package iproute2)");
+    None
+}
+
+/// A script in place of ssh; removed with the test.
+pub struct Shell(PathBuf);
+
+impl Shell {
+    /// `script` finds the host in $1 and the command in the rest.
+    pub fn new(name: &str, script: &str) -> Shell {
+        let path = std::env::temp_dir().join(format!("oikaze-test-{}-{name}", std::process::id()));
+        std::fs::write(&path, script).unwrap();
+        Shell(path)
+    }
+
+    /// For OIKAZE_RSH. Run by sh, so that no test trips over a script that another thread's fork still holds open.
+    pub fn command(&self) -> String {
+        format!("/bin/sh {}", self.0.display())
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
