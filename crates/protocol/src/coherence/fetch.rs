@@ -127,8 +127,7 @@ impl Coherence {
         self.fetches.runs.insert(number, Run { pages: run, home, answer: None, slots });
         self.statistics.fetches += 1;
         // The home must have our own earlier changes before it answers (COH-5.4).
-        let behind_diffs = self.releases.diffs_to.get(&home).is_some_and(|count| *count > 0);
-        let class = if behind_diffs { Class::Ordered } else { Class::Unordered };
+        let class = if self.releases.are_on_their_way_to(home) { Class::Ordered } else { Class::Unordered };
         self.post(home, class, Headline::Fetch(run), Vec::new(), Purpose::Fetch(number));
         false
     }

@@ -50,7 +50,11 @@ pub(super) struct Releases {
 
 /// Changes collected for one home.
 #[derive(Default)]
-struct Parcels(BTreeMap<(ArrayId, Rank), Writer>);
+struct Parcels {
+    bodies: BTreeMap<(ArrayId, Rank), Writer>,
+    /// Homes to which earlier changes were still on their way when this collection began.
+    behind: BTreeSet<Rank>,
+}
 
 impl Releases {
     /// A diff message is settled, or never will be.
@@ -60,6 +64,16 @@ impl Releases {
         {
             *count = count.saturating_sub(1);
         }
+    }
+
+    /// Has this home not yet acknowledged all of our changes?
+    pub fn are_on_their_way_to(&self, home: Rank) -> bool {
+        self.diffs_to.get(&home).is_some_and(|count| *count > 0)
+    }
+
+    fn parcels(&self) -> Parcels {
+        let behind = self.diffs_to.iter().filter(|(_, count)| **count > 0).map(|(home, _)| *home).collect();
+        Parcels { bodies: BTreeMap::new(), behind }
     }
 
     /// Nobody waits for this unlock any longer.
@@ -90,7 +104,7 @@ impl Coherence {
         }
         let mut written = core::mem::take(&mut self.releases.early);
         let mut homed: Vec<PageId> = Vec::new();
-        let mut parcels = Parcels::default();
+        let mut parcels = self.releases.parcels();
         for id in dirty {
             let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
             if array.state(id.1) == State::HomeWrite {
@@ -126,33 +140,37 @@ impl Coherence {
         let home = array.home(id.1);
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        let parcel = parcels.0.entry((id.0, home)).or_default();
+        let parcel = parcels.bodies.entry((id.0, home)).or_default();
         if !diff::encode(id.1, &twin, &now, parcel) {
             return false;
         }
         self.statistics.diffs += 1;
         if parcel.0.len() >= DIFF_BODY {
             let full = core::mem::take(parcel);
-            self.send_diff(id.0, home, full);
+            let is_behind = parcels.behind.contains(&home);
+            self.send_diff(id.0, home, full, is_behind);
         }
         true
     }
 
     fn send_parcels(&mut self, parcels: Parcels) {
-        for ((array, home), parcel) in parcels.0 {
+        for ((array, home), parcel) in parcels.bodies {
             if !parcel.0.is_empty() {
-                self.send_diff(array, home, parcel);
+                self.send_diff(array, home, parcel, parcels.behind.contains(&home));
             }
         }
     }
 
-    fn send_diff(&mut self, array: ArrayId, home: Rank, body: Writer) {
+    fn send_diff(&mut self, array: ArrayId, home: Rank, body: Writer, is_behind: bool) {
         if self.dead.contains(&home) {
             self.lost_diff = Some(home);
             return;
         }
         self.statistics.diff_bytes += body.0.len() as u64;
-        self.post(home, Class::Unordered, Headline::Diff { array }, body.0, Purpose::Diff);
+        // An unordered message is settled when it is delivered, which here means applied. But an earlier change to the same page must
+        // not be applied after this one: if one may be on its way, this one is ordered, and settled only when delivered (COH-5.5).
+        let class = if is_behind { Class::Sync } else { Class::Unordered };
+        self.post(home, class, Headline::Diff { array }, body.0, Purpose::Diff);
     }
 
     /// COH-4.4: others have written these pages. Copies here become invalid; one that is dirty here (two writers on one page) gives
@@ -182,7 +200,7 @@ impl Coherence {
         for (array, range) in array::ranges(all) {
             pages.invalidate(array, range);
         }
-        let mut parcels = Parcels::default();
+        let mut parcels = self.releases.parcels();
         for id in dirty {
             self.dirty.remove(&id);
             if self.parcel(id, &mut parcels, pages) {

@@ -2,7 +2,7 @@
 
 use crate::cluster::programs::{PAGES, homes, program};
 use crate::cluster::threads::{self, Cell, Op, Thread};
-use crate::cluster::{Cluster, Random};
+use crate::cluster::{Cluster, Random, seeds};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, CoherenceError, Homes, Value};
 
@@ -21,7 +21,7 @@ fn a_barrier_fails_everywhere_whoever_died() {
             if rank != dead || seed % 2 == 0 {
                 tokens.push((rank, cluster.call(rank, |c, token, m| c.barrier(token, m))));
             }
-            (0..seed % 5).for_each(|_| drop(cluster.step()));
+            cluster.steps(seed % 5);
         }
         cluster.kill(dead);
         cluster.run_until_quiet();
@@ -75,7 +75,7 @@ fn locks_of_the_dead_fail() {
         cluster.run_until_quiet();
         held.into_iter().for_each(|token| assert_eq!(cluster.take(2, token), Some(Ok(Value::None))));
         let waiting = [2, 3, 4].map(|lock| cluster.call(0, |c, token, m| c.lock(lock, token, m)));
-        (0..seed % 7).for_each(|_| drop(cluster.step()));
+        cluster.steps(seed % 7);
         cluster.kill(2);
         cluster.run_until_quiet();
         for (lock, token) in [2, 3, 4].into_iter().zip(waiting) {
@@ -95,7 +95,7 @@ fn locks_of_the_dead_fail() {
 /// Random programs in which a node dies at a random moment: all other threads end, with an error that names it.
 #[test]
 fn nobody_hangs_when_a_node_dies() {
-    for seed in 0..1000 {
+    for seed in seeds(0, 1000) {
         let nodes = 2 + (seed % 4) as u32;
         let mut cluster = Cluster::new(nodes, seed);
         let mut random = Random::new(seed ^ 0x77);
@@ -156,7 +156,7 @@ fn a_touch_of_a_dead_home_ends() {
         let mut cluster = Cluster::new(3, seed);
         cluster.declare("p", 90, Homes::Cyclic { pages: 7 });
         let token = cluster.call(0, |c, token, m| c.touch(0, 0..90, Access::Write, token, m));
-        (0..seed).for_each(|_| drop(cluster.step()));
+        cluster.steps(seed);
         cluster.kill(1);
         cluster.run_until_quiet();
         assert_eq!(cluster.take(0, token), Some(Ok(Value::None)), "seed {seed}");

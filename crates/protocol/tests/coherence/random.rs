@@ -2,18 +2,18 @@
 
 use crate::cluster::programs::{PAGES, homes, run};
 use crate::cluster::threads::{Cell, Op, Thread};
-use crate::cluster::{Cluster, Random};
+use crate::cluster::{Cluster, Random, seeds};
 
 #[test]
 fn random_programs_read_what_a_sequential_machine_would() {
-    for seed in 0..1500 {
+    for seed in seeds(0, 1500) {
         run(1 + (seed % 5) as u32, 1, seed);
     }
 }
 
 #[test]
 fn random_programs_with_several_threads_per_node() {
-    for seed in 10_000..10_600 {
+    for seed in seeds(1_000_000, 600) {
         run(1 + (seed % 4) as u32, 2 + (seed % 2) as usize, seed);
     }
 }
@@ -22,7 +22,7 @@ fn random_programs_with_several_threads_per_node() {
 /// others pass data on by locks, and the data must be visible beyond the next barrier of whoever got it.
 #[test]
 fn batons_pass_while_others_wait_in_barriers() {
-    for seed in 20_000..20_600 {
+    for seed in seeds(2_000_000, 600) {
         let nodes = 2 + (seed % 3) as u32;
         let mut cluster = Cluster::new(nodes, seed);
         let mut random = Random::new(seed);

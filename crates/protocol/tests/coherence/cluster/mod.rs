@@ -41,6 +41,12 @@ impl Random {
     }
 }
 
+/// `count` seeds from `first` on, or `OIKAZE_SEEDS` times as many.
+pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let times = std::env::var("OIKAZE_SEEDS").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    first..first + count * times
+}
+
 pub type Outcome = Result<Value, CoherenceError>;
 
 /// One node: the real coherence over a model of memory.
@@ -90,13 +96,13 @@ impl Cluster {
 
     /// Take what a node's coherence wants to send and say.
     pub fn collect(&mut self, rank: Rank) {
-        let node = &mut self.nodes[rank as usize];
-        while let Some((to, message)) = node.coherence.poll_message() {
-            if node.alive && self.nodes[to as usize].alive {
+        while let Some((to, message)) = self.nodes[rank as usize].coherence.poll_message() {
+            let both_live = [rank, to].into_iter().all(|rank| self.nodes[rank as usize].alive);
+            if both_live {
                 self.network.post(rank, to, message, &mut self.random, &self.nodes[rank as usize].machine);
             }
-            return self.collect(rank);
         }
+        let node = &mut self.nodes[rank as usize];
         while let Some(event) = node.coherence.poll_event() {
             let (token, outcome) = match event {
                 CoherenceEvent::Done { token, value } => (token, Ok(value)),
@@ -136,6 +142,12 @@ impl Cluster {
     /// One random step of the network: `false` if nothing is on its way.
     pub fn step(&mut self) -> bool {
         network::step(self)
+    }
+
+    pub fn steps(&mut self, count: u64) {
+        (0..count).for_each(|_| {
+            self.step();
+        });
     }
 
     pub fn run_until_quiet(&mut self) {

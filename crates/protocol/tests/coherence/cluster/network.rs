@@ -1,4 +1,4 @@
-//! The model of Wind: exactly once; unordered messages in any order, an ordered one after all that were posted before it to the
+//! The model of Wind: exactly once; unordered messages in any order, an ordered or synchronous one after all that were posted before it to the
 //! same node; bodies in memory cut into fragments that are read at any moment between posting and delivery.
 
 use super::machine::Machine;
@@ -53,6 +53,12 @@ impl Network {
             let cut = size.min(len - at);
             let early = (is_segment && random.chance(50)).then(|| bytes_of(&message, machine)[at..at + cut].to_vec());
             fragments.push((at, cut, early));
+        }
+        let mut message = message;
+        // An ordered message can be acknowledged while it is held back for those before it; a Sync one is not.
+        if message.class == Class::Ordered && message.token != Token::NONE && random.chance(50) {
+            self.settled.push((from, to, message.token, Ok(())));
+            message.token = Token::NONE;
         }
         self.next += 1;
         let patience = if random.chance(15) { random.below(80) } else { 0 };
