@@ -169,7 +169,7 @@ impl Policy {
         }
         match self.stage {
             Stage::Grace(at) if at <= now => {
-                self.actions.push(Action::Say(format!("terminating {}, which did not end by itself", self.who())));
+                self.actions.push(Action::Say(format!("terminating {}: still there after that time", self.who())));
                 self.actions.push(Action::Signal(SIGTERM));
                 self.stage = Stage::Terminating(now + TERM_TIME);
             }
