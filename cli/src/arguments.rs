@@ -1,5 +1,6 @@
 //! What the command understands, and the text that teaches it.
 
+use crate::perf::Perf;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 use oikaze::job::launch::netns::Cabling;
 use oikaze::job::launch::plan::Host;
@@ -49,6 +50,7 @@ pub enum Subcommand {
     /// Start a program as the nodes of one job and wait for its end
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
+    Perf(Perf),
     /// Say what this machine can do for Oikaze: found, needed, and how to mend it
     Doctor(Doctor),
     /// Be a node that only meets the others: `oikaze run --hosts a,b -- oikaze hello` checks that a job can start there

@@ -3,6 +3,7 @@
 mod arguments;
 mod doctor;
 mod hello;
+mod perf;
 
 use arguments::{Arguments, Subcommand};
 use clap::Parser;
@@ -12,6 +13,13 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match Arguments::parse().subcommand {
         Subcommand::Run(run) => finish(run.options().and_then(|options| launch::run(&options))),
+        Subcommand::Perf(measurement) => match perf::run(&measurement) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("oikaze perf: {why}");
+                ExitCode::FAILURE
+            }
+        },
         Subcommand::Doctor(doctor) => doctor::doctor(doctor.json),
         Subcommand::Hello(hello) => hello::hello(hello.limit),
         Subcommand::Agent => finish(arguments::helper().and_then(|helper| agent::agent(&helper)).map(|()| 0)),

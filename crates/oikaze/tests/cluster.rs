@@ -63,6 +63,7 @@ fn borrowed_memory_in_a_scope() {
         job.scope(|scope| scope.put(&there, 0, &out)?.wait_for(PATIENCE)).unwrap();
         job.scope(|scope| scope.get(&there, 0, &mut back)?.wait_for(PATIENCE)).unwrap();
         assert_eq!(out, back);
+        job.barrier().unwrap(); // until then the other may still read here
     });
 }
 
