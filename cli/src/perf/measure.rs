@@ -59,7 +59,8 @@ impl<'a> Bench<'a> {
     /// Measure; the figures mean something on node 0.
     pub fn run(&self) -> Result<Figures> {
         self.job.barrier()?;
-        let mut latency = Histogram::new(3).map_err(|error| Error::Invalid { what: "a histogram".into(), why: error.to_string() })?;
+        let mut latency =
+            Histogram::new(3).map_err(|error| Error::Invalid { what: "a histogram".into(), why: error.to_string() })?;
         let warm_up = (self.iterations / 10).min(1000);
         for turn in 0..warm_up + self.iterations {
             let nanoseconds = self.one(turn)?;

@@ -88,7 +88,10 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
         _ => return Err(format!("{text:?} is no size: a number, with K, M or G behind it if wanted")),
     };
     let number: usize = digits.parse().map_err(|_| format!("{text:?} is no size: it must begin with a number"))?;
-    number.checked_mul(1 << shift).filter(|&size| size > 0 && size <= 1 << 30).ok_or_else(|| format!("{text:?}: sizes are 1 to 1G"))
+    number
+        .checked_mul(1 << shift)
+        .filter(|&size| size > 0 && size <= 1 << 30)
+        .ok_or_else(|| format!("{text:?}: sizes are 1 to 1G"))
 }
 
 #[cfg(test)]
