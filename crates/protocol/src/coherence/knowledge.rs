@@ -11,6 +11,9 @@ use alloc::vec::Vec;
 /// Intervals of one writer kept apart; beyond this the older half is joined (COH-4.5).
 const KEPT_APART: usize = 1024;
 
+/// How often that is looked at, in intervals inserted.
+const JOIN_EVERY: u64 = 256;
+
 /// For each node the number of its last interval that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Vector(Vec<u64>);
@@ -53,6 +56,7 @@ pub(super) struct Knowledge {
     pub base: Vector,
     /// By writer and last number. Also holds what this node knows only as the manager of a lock.
     store: BTreeMap<(Rank, u64), Interval>,
+    inserted: u64,
     /// How much each manager was told in unlocks (they are ordered, so it knows all of it when the next comes).
     told: BTreeMap<Rank, Vector>,
     /// Our own intervals up to this number were told at the last collective that this node arrived at.
@@ -62,7 +66,7 @@ pub(super) struct Knowledge {
 impl Knowledge {
     pub fn new(me: Rank, nodes: u32) -> Knowledge {
         let zero = Vector::new(nodes);
-        Knowledge { me, vector: zero.clone(), base: zero, store: BTreeMap::new(), told: BTreeMap::new(), arrived: 0 }
+        Knowledge { me, vector: zero.clone(), base: zero, store: BTreeMap::new(), inserted: 0, told: BTreeMap::new(), arrived: 0 }
     }
 
     /// Close our own interval: its number.
@@ -78,7 +82,10 @@ impl Knowledge {
         let writer = interval.writer;
         if interval.last > self.base.get(writer) {
             self.store.entry((writer, interval.last)).or_insert(interval);
-            self.join_old(writer);
+            self.inserted += 1;
+            if self.inserted.is_multiple_of(JOIN_EVERY) {
+                (0..self.base.0.len() as Rank).for_each(|writer| self.join_old(writer));
+            }
         }
     }
 
@@ -99,7 +106,10 @@ impl Knowledge {
 
     /// Intervals that `high` knows and `low` does not (and, where some were joined, perhaps a few more: never fewer).
     pub fn between<'a>(&'a self, low: &'a Vector, high: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
-        self.store.values().filter(|i| i.last > low.get(i.writer) && i.first <= high.get(i.writer))
+        (0..self.base.0.len() as Rank).flat_map(move |writer| {
+            let unknown = (writer, low.get(writer).saturating_add(1))..=(writer, u64::MAX);
+            self.store.range(unknown).map(|(_, interval)| interval).filter(move |interval| interval.first <= high.get(writer))
+        })
     }
 
     /// What an unlock tells `manager` when this node knew `vector`; it counts as told then.

@@ -19,6 +19,8 @@ pub(super) struct Touch {
     pub array: ArrayId,
     /// All before this have been valid since the call.
     pub next: u64,
+    /// All before this have been asked for.
+    pub asked: u64,
     pub end: u64,
     pub access: Access,
     pub token: Token,
@@ -40,7 +42,7 @@ impl Coherence {
             };
             return self.fail(token, error);
         }
-        self.touches.push(Touch { array, next: range.start, end: range.end, access, token });
+        self.touches.push(Touch { array, next: range.start, asked: range.start, end: range.end, access, token });
         self.touches_due = true;
     }
 
@@ -51,9 +53,11 @@ impl Coherence {
             while touch.next < touch.end && self.ensure((touch.array, touch.next), touch.access, Some(touch.end), pages) {
                 touch.next += 1;
             }
-            for page in touch.next..touch.end.min(touch.next + TOUCH_AHEAD) {
+            let ahead = touch.end.min(touch.next.saturating_add(TOUCH_AHEAD));
+            for page in touch.asked.max(touch.next)..ahead {
                 self.ensure((touch.array, page), touch.access, Some(touch.end), pages);
             }
+            touch.asked = ahead;
             if touch.next == touch.end {
                 self.done(touch.token, Value::None);
             }

@@ -75,7 +75,8 @@ fn different_collectives_fail_everywhere() {
 /// COH-6.3: in rank order, so the same bits in every run, whatever order the arrivals come in.
 #[test]
 fn reductions_are_the_same_bits_in_every_run() {
-    let part = |rank: Rank| vec![0.1 + f64::from(rank) * 1e16, if rank % 2 == 0 { 1e-3 } else { -1e16 }, -0.0, f64::from(rank)];
+    let part =
+        |rank: Rank| vec![0.1 + f64::from(rank) * 1e16, if rank.is_multiple_of(2) { 1e-3 } else { -1e16 }, -0.0, f64::from(rank)];
     let expected: Vec<f64> = (0..4).map(|i| (1..5).fold(part(0)[i], |sum, rank| sum + part(rank)[i])).collect();
     for seed in 0..30 {
         let mut cluster = Cluster::new(5, seed);
@@ -122,7 +123,7 @@ fn leaving_is_no_death() {
         let tokens: Vec<Token> = (0..nodes).map(|rank| cluster.call(rank, |c, token, m| c.leave(token, m))).collect();
         let mut gone = vec![];
         while gone.len() < nodes as usize {
-            assert!(cluster.step() || gone.len() > 0, "seed {seed}");
+            assert!(cluster.step() || !gone.is_empty(), "seed {seed}");
             for rank in (0..nodes).filter(|rank| !gone.contains(rank)).collect::<Vec<_>>() {
                 if let Some(outcome) = cluster.take(rank, tokens[rank as usize]) {
                     assert_eq!(outcome, Ok(Value::None), "seed {seed}");

@@ -18,7 +18,7 @@ fn places(seed: u64) -> (Cell, Cell) {
 /// Each thread on its own node, and some shapes also with two threads on one node.
 fn run(nodes: u32, seed: u64, programs: &[Vec<Op>]) -> Vec<Vec<u64>> {
     let mut cluster = Cluster::new(nodes, seed);
-    let homes = if seed % 2 == 0 { Homes::Cyclic { pages: 1 } } else { Homes::Block };
+    let homes = if seed.is_multiple_of(2) { Homes::Cyclic { pages: 1 } } else { Homes::Block };
     cluster.declare("x", 3, homes);
     let shift = (seed / 7) as u32;
     let threads = (shift..).zip(programs).map(|(node, ops)| Thread::new(node % nodes, ops.clone())).collect();
