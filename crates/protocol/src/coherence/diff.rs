@@ -1,4 +1,4 @@
-//! Differences between a page and its twin (COH-5): found by 64-bit words, told by bytes.
+//! Differences between a page and its twin (COH-5.2): found by 64-bit words, told by bytes.
 //!
 //! A byte that this node did not change is never told: another node may be writing it at this moment. So a page is sent whole
 //! only if every byte of it has changed; a page with scattered changes is sent as a bit per byte and the changed bytes, which
