@@ -1,32 +1,16 @@
 //! Himeno and LU as jobs of real processes, checked bit for bit: on 1 to 8 nodes, with either tracker, over a network that
 //! loses, repeats, reorders and damages datagrams.
 
-use std::path::{Path, PathBuf};
+mod support;
+
 use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::PoisonError;
 
-/// Jobs run one at a time: each has more processes than this machine may have cores.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use support::{HIMENO, ONE_AT_A_TIME, oikaze};
 
-const HIMENO: &str = env!("CARGO_BIN_EXE_himeno");
 const LU: &str = env!("CARGO_BIN_EXE_lu");
 /// The launcher ends a job that takes longer, so that a hang is a failure and nothing stays behind.
 const LIMIT_SECONDS: &str = "120";
-
-/// The `oikaze` command, built as these programs were: it belongs to another package, for which cargo sets no variable.
-fn oikaze() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let folder = Path::new(HIMENO).parent().expect("a program lies in a folder");
-        let target = folder.parent().expect("a profile's folder lies in the target folder");
-        let release = folder.file_name().is_some_and(|name| name == "release");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "oikaze-cli", "--target-dir"]).arg(target).args(release.then_some("--release"));
-        let built = cargo.status().expect("cargo starts");
-        assert!(built.success(), "{cargo:?}: {built}");
-        folder.join("oikaze")
-    })
-}
 
 /// A job, its environment, and what it printed.
 struct Run {

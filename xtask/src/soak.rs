@@ -28,6 +28,6 @@ pub struct Settings {
 /// What failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
     test::simulate(settings.first, settings.seeds)?;
-    cargo(&["test", "--release", "-p", "oikaze-cli", "--", "kill"]).env("OIKAZE_KILLS", settings.kills.to_string()).run()?;
+    cargo(&["test", "--release", "-p", "oikaze-apps", "--test", "kill"]).env("OIKAZE_KILLS", settings.kills.to_string()).run()?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
 }

@@ -66,8 +66,8 @@ pub fn run(seeds: u64) -> Result<(), String> {
 /// # Errors
 /// A seed failed; its output says how to run it again.
 pub fn simulate(first: u64, seeds: u64) -> Result<(), String> {
-    let range = format!("{first}..{}", first.saturating_add(seeds));
-    cargo(&["run", "--quiet", "--release", "-p", "oikaze-sim", "--", "--seeds", &range]).run()
+    let (seeds, first) = (seeds.to_string(), first.to_string());
+    cargo(&["run", "--quiet", "--release", "-p", "oikaze-sim", "--", "--seeds", &seeds, "--from", &first]).run()
 }
 
 #[cfg(test)]
