@@ -6,7 +6,7 @@ use crate::job::{self, Bootstrap, JobError};
 use crate::node::{Node, RealEngine, Waiting};
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
-use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, UdpLink};
+use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, UdpLink, path_mtu};
 use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::without::Without;
 use oikaze_protocol::limits::FAILURE_TIME;
@@ -43,7 +43,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let tracker: Arc<dyn Tracker> = choice.tracker;
 
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
-    let meeting = Meeting::hold(bootstrap.as_ref(), link.as_ref(), port, !without.ipv6)?;
+    let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6)?;
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
     let setup = setup(bootstrap.as_ref(), &meeting, failure_time)?;
@@ -94,12 +94,13 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -
         // 0 means "handshake" on the wire.
         connections.push(id.max(1));
     }
-    let settings = Settings { failure_time, datagram_max: meeting.datagram_max, ..Settings::default() };
+    let settings = Settings { failure_time, datagram_max: u16::MAX, ..Settings::default() };
     Ok(Setup {
         me: bootstrap.rank(),
         nodes,
         incarnation: bootstrap.incarnation(),
         addresses: meeting.candidates.iter().map(|of_peer| of_peer.iter().map(|candidate| candidate.to).collect()).collect(),
+        datagram_max: meeting.candidates.iter().map(|of_peer| datagram_max(of_peer)).collect(),
         connections,
         settings,
         secret: bootstrap.secret().clone(),
@@ -110,11 +111,10 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -
 struct Meeting {
     /// For each rank, where it may be reached, best first.
     candidates: Vec<Vec<Candidate>>,
-    datagram_max: u16,
 }
 
 impl Meeting {
-    fn hold(bootstrap: &dyn Bootstrap, link: &dyn Link, port: u16, ipv6: bool) -> Result<Self> {
+    fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool) -> Result<Self> {
         let mine = Reachable::here(port, true, ipv6)?;
         if bootstrap.size() > 1 {
             mine.publish(bootstrap)?;
@@ -127,7 +127,7 @@ impl Meeting {
                 candidates(&mine, &Reachable::of(bootstrap, rank, MEET_TIME)?)
             });
         }
-        Ok(Self { candidates: found, datagram_max: datagram_max(link)? })
+        Ok(Self { candidates: found })
     }
 
     /// Wait until every pair is connected, or say what was tried.
@@ -171,12 +171,11 @@ impl Meeting {
     }
 }
 
-/// The largest datagram that all interfaces of this node carry, loopback aside if there are others.
-fn datagram_max(link: &dyn Link) -> Result<u16> {
+/// The largest datagram that every path to a peer carries, as far as this node's routes tell; jumbo frames are used, more is not.
+fn datagram_max(candidates: &[Candidate]) -> u16 {
     const JUMBO: usize = 9000;
-    let local = link.local_addresses().map_err(|error| Error::system("listing this node's interfaces", error))?;
-    let smallest = local.iter().filter(|address| !address.loopback).map(|address| address.mtu).min();
-    let mtu = smallest.unwrap_or(JUMBO).clamp(1280, JUMBO);
+    let mtus = candidates.iter().filter_map(|candidate| path_mtu(candidate.to).ok());
+    let mtu = mtus.min().unwrap_or(JUMBO).clamp(1280, JUMBO);
     // IPv6 and UDP headers; an IPv4 path has 20 bytes to spare.
-    Ok(u16::try_from(mtu - 48).unwrap_or(u16::MAX))
+    u16::try_from(mtu - 48).unwrap_or(u16::MAX)
 }

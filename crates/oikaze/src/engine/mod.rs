@@ -49,6 +49,8 @@ pub struct Setup {
     pub incarnation: u64,
     /// For each rank, the addresses it may be reached at, best first (empty at our own).
     pub addresses: Vec<Vec<SocketAddr>>,
+    /// For each rank, bytes of the largest datagram that may be sent there; empty: what `settings` says for all.
+    pub datagram_max: Vec<u16>,
     /// For each rank, the random 64-bit id that this node wants to be called by there.
     pub connections: Vec<u64>,
     /// Wind's settings, the same for all peers.
@@ -135,13 +137,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// # Errors
     /// A setup that does not fit itself.
     pub fn new(setup: Setup, link: L, pages: P, submissions: Arc<SegQueue<Submission>>, now: Time) -> Result<Self, Failure> {
-        let Setup { me, nodes, incarnation, addresses, connections, settings, secret } = setup;
+        let Setup { me, nodes, incarnation, addresses, datagram_max, connections, mut settings, secret } = setup;
         if me >= nodes {
             return Err(Failure::NoSuchNode { rank: me, nodes });
         }
-        let mut settings = settings;
         settings.receive_buffer = u32::try_from(link.receive_buffer()).unwrap_or(u32::MAX);
-        let datagram_max = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
+        let everywhere = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
         let mut peers = Vec::new();
         let mut by_connection = HashMap::new();
         for (rank, (addresses, id)) in (0..nodes).zip(addresses.into_iter().zip(connections)) {
@@ -149,7 +150,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 peers.push(None);
                 continue;
             }
-            let introduction = Introduction { datagram_max, ..Introduction::here(me, nodes, incarnation, id) };
+            settings.datagram_max = datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
+            let introduction = Introduction { datagram_max: settings.datagram_max, ..Introduction::here(me, nodes, incarnation, id) };
             by_connection.insert(id, rank);
             peers.push(Some(Peer::new(settings, introduction, rank, addresses, now)));
         }
