@@ -79,12 +79,12 @@ impl Connection {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
-        self.statistics.datagrams_received += 1;
-        self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
         self.liveness.heard(now);
         let sum = self.take_frames(now, view, upper);
         self.arrivals.withhold(number, sum.refusals_before);
         if !sum.dropped {
+            self.statistics.datagrams_received += 1;
+            self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
             self.arrivals.record(number, now, sum.elicits, view.header().flags.has(Flags::ACK_NOW));
         }
         if sum.close {

@@ -8,6 +8,7 @@ use core::time::Duration;
 pub struct Statistics {
     pub datagrams_sent: u64,
     pub bytes_sent: u64,
+    /// Taken in: not those dropped for one of the reasons below.
     pub datagrams_received: u64,
     pub bytes_received: u64,
     /// Handshake datagrams, both ways.

@@ -1,1 +1,238 @@
+//! Round trips, and bytes of every kind of harm.
 
+use super::*;
+use crate::limits::{ACK_RANGES_MAX, HEAD_MAX, REFUSALS_MAX};
+use crate::wind::{Class, Refusal};
+use core::ops::RangeInclusive;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+/// A frame as plain values.
+#[derive(Clone, Debug)]
+enum Plain {
+    Ping,
+    Close,
+    Message { number: u64, class: Class, credited: bool, head: Vec<u8>, body: Vec<u8> },
+    Open { number: u64, class: Class, credited: bool, head: Vec<u8>, len: u64 },
+    Withdraw(Withdrawal),
+    Acknowledge { ranges: Vec<RangeInclusive<u64>>, credit: u64, delay: u32, refusals: Vec<RefusedMessage> },
+}
+
+fn class() -> impl Strategy<Value = Class> {
+    prop_oneof![Just(Class::Ordered), Just(Class::Unordered), Just(Class::Sync)]
+}
+
+fn ranges() -> impl Strategy<Value = Vec<RangeInclusive<u64>>> {
+    (any::<u32>(), prop::collection::vec((1..1000u64, 0..1000u64), 0..ACK_RANGES_MAX)).prop_map(|(start, steps)| {
+        let mut high = u64::from(start) + 100_000;
+        let mut ranges = Vec::new();
+        for (gap, below) in steps {
+            ranges.push(high - below..=high);
+            high -= below + gap + 1;
+        }
+        ranges
+    })
+}
+
+fn plain() -> impl Strategy<Value = Plain> {
+    let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..=most);
+    let refused =
+        (any::<u64>(), 1..=8u8).prop_map(|(number, code)| RefusedMessage { number, refusal: Refusal::from_code(code).unwrap() });
+    prop_oneof![
+        Just(Plain::Ping),
+        Just(Plain::Close),
+        (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), bytes(300))
+            .prop_map(|(number, class, credited, head, body)| Plain::Message { number, class, credited, head, body }),
+        (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), any::<u64>())
+            .prop_map(|(number, class, credited, head, len)| Plain::Open { number, class, credited, head, len }),
+        (any::<u64>(), any::<bool>(), any::<u64>()).prop_map(|(number, charged, len)| Plain::Withdraw(Withdrawal {
+            number,
+            charged,
+            len
+        })),
+        (ranges(), any::<u64>(), any::<u32>(), prop::collection::vec(refused, 0..=REFUSALS_MAX))
+            .prop_map(|(ranges, credit, delay, refusals)| Plain::Acknowledge { ranges, credit, delay, refusals }),
+    ]
+}
+
+fn write(builder: &mut Builder<'_>, plain: &Plain) {
+    match plain {
+        Plain::Ping => builder.ping(),
+        Plain::Close => builder.close(),
+        Plain::Message { number, class, credited, head, body } => {
+            builder.message(&SmallMessage { number: *number, class: *class, credited: *credited, head, body });
+        }
+        Plain::Open { number, class, credited, head, len } => {
+            builder.open(&Open { number: *number, class: *class, credited: *credited, head, len: *len });
+        }
+        Plain::Withdraw(withdrawal) => builder.withdraw(*withdrawal),
+        Plain::Acknowledge { ranges, credit, delay, refusals } => {
+            builder.acknowledge(ranges.iter().cloned(), *credit, *delay, refusals);
+        }
+    }
+}
+
+fn same(frame: &Frame<'_>, plain: &Plain) -> bool {
+    match (frame, plain) {
+        (Frame::Ping, Plain::Ping) | (Frame::Close, Plain::Close) => true,
+        (Frame::Message(m), Plain::Message { number, class, credited, head, body }) => {
+            *m == SmallMessage { number: *number, class: *class, credited: *credited, head, body }
+        }
+        (Frame::Open(o), Plain::Open { number, class, credited, head, len }) => {
+            *o == Open { number: *number, class: *class, credited: *credited, head, len: *len }
+        }
+        (Frame::Withdraw(w), Plain::Withdraw(withdrawal)) => w == withdrawal,
+        (Frame::Acknowledge(a), Plain::Acknowledge { ranges, credit, delay, refusals }) => {
+            a.ranges().eq(ranges.iter().cloned())
+                && (a.credit, a.delay) == (*credit, *delay)
+                && a.refusals().eq(refusals.iter().copied())
+                && a.largest == ranges.first().map_or(0, |range| *range.end())
+        }
+        _ => false,
+    }
+}
+
+fn datagram(plains: &[Plain], bulk: Option<(Fragment, &[u8])>) -> Vec<u8> {
+    let mut bytes = vec![0xee; 3];
+    let mut builder = Builder::new(&mut bytes, 7, 9, SealKind::EndToEnd, 65_507);
+    if let Some((fragment, payload)) = bulk {
+        builder.fragment(fragment, payload.len() as u16);
+    }
+    plains.iter().for_each(|plain| write(&mut builder, plain));
+    let (len, expected) = (builder.len(), builder.room());
+    assert_eq!(len + expected, 65_507);
+    assert_eq!(builder.finish(bulk.map(|b| b.1)), len);
+    bytes.extend([0; 4]);
+    bytes.split_off(3)
+}
+
+/// Read everything there is to read; nothing may panic.
+fn read_all(bytes: &[u8]) -> usize {
+    let Ok(view) = View::parse(bytes) else { return 0 };
+    let _ = view.sender();
+    let mut read = view.payload().len() + view.tag().len();
+    for frame in view.frames() {
+        if let Ok(Frame::Acknowledge(ack)) = frame {
+            read += ack.ranges().count() + ack.refusals().count();
+            let mut below = u64::MAX;
+            for range in ack.ranges() {
+                assert!(range.start() <= range.end() && *range.end() < below, "descending, disjoint");
+                below = *range.start();
+            }
+        }
+        read += usize::from(frame.is_ok());
+    }
+    read
+}
+
+proptest! {
+    /// WIRE-2, WIRE-4: what was written is read.
+    #[test]
+    fn round_trip(plains in prop::collection::vec(plain(), 0..12), low in any::<u32>(), offset in any::<u64>(), len in 0..2000usize) {
+        let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        let fragment = Fragment { message_low: low, offset };
+        let bulk = (len > 0).then_some((fragment, payload.as_slice()));
+        let bytes = datagram(&plains, bulk);
+        let view = View::parse(&bytes).unwrap();
+        prop_assert_eq!((view.header().connection, view.header().number), (7, 9));
+        prop_assert_eq!(view.payload(), &payload[..]);
+        let mut frames = view.frames().map(|frame| frame.unwrap());
+        if bulk.is_some() {
+            prop_assert_eq!(frames.next(), Some(Frame::Fragment(fragment)));
+        }
+        for plain in &plains {
+            prop_assert!(same(&frames.next().unwrap(), plain), "{:?}", plain);
+        }
+        prop_assert!(frames.next().is_none());
+    }
+
+    /// WIRE-2.6: a prefix of a datagram is not a datagram, and neither is a longer one.
+    #[test]
+    fn truncated_or_extended(plains in prop::collection::vec(plain(), 0..6), cut in any::<prop::sample::Index>()) {
+        let bytes = datagram(&plains, None);
+        prop_assert!(View::parse(&bytes[..cut.index(bytes.len())]).is_err());
+        let longer = [bytes.as_slice(), &[0]].concat();
+        prop_assert_eq!(View::parse(&longer).unwrap_err(), Malformed::Trailing);
+    }
+
+    /// WIRE-2.6: whatever the bytes, reading them is safe.
+    #[test]
+    fn mutated(plains in prop::collection::vec(plain(), 0..6), at in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+        let mut bytes = datagram(&plains, None);
+        for (index, value) in at {
+            let index = index.index(bytes.len());
+            bytes[index] = value;
+        }
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        read_all(&bytes);
+    }
+
+    /// Random frames behind a header that fits them.
+    #[test]
+    fn random_frames(frames in prop::collection::vec(any::<u8>(), 0..300), kind in 0..10u8, bulk in any::<bool>()) {
+        let mut bytes = Vec::new();
+        let header = Header {
+            connection: 1,
+            number: 1,
+            flags: Flags(u8::from(bulk) * 2),
+            seal: SealKind::EndToEnd,
+            frames_len: frames.len() as u16,
+            payload_len: u16::from(bulk),
+        };
+        bytes.resize(24, 0);
+        header.write(&mut bytes);
+        bytes.extend(&frames);
+        if let Some(first) = bytes.get_mut(24) {
+            *first = kind;
+        }
+        bytes.resize(bytes.len() + 4 + usize::from(bulk), 0);
+        prop_assert!(View::parse(&bytes).is_ok());
+        read_all(&bytes);
+    }
+
+    /// WIRE-4.8, WIRE-4.9.
+    #[test]
+    fn handshake_round_trip(connection in 1..u64::MAX, values in any::<[u32; 6]>(), yours in any::<Option<(u64, u64, u8)>>(), wanted in any::<bool>()) {
+        let [rank, nodes, page_size, receive_buffer, to, other] = values;
+        let mine = Introduction { rank, nodes, page_size, receive_buffer, ..Introduction::here(0, 0, u64::from(other), connection) };
+        let yours = yours.filter(|y| y.0 != 0).map(|(connection, incarnation, path)| Shown { connection, incarnation, path });
+        let hello = Hello { mine, to, path: 3, yours, answer_wanted: wanted };
+        let refuse = Refuse { rank, misfit: Misfit::Nodes, mine: 1, yours: 2, incarnation: 3 };
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, 1232);
+        builder.hello(&hello);
+        builder.refuse(&refuse);
+        builder.finish(None);
+        bytes.extend([0; 16]);
+        let view = View::parse(&bytes).unwrap();
+        prop_assert_eq!(view.sender(), Some(rank));
+        let frames: Vec<Frame<'_>> = view.frames().map(|frame| frame.unwrap()).collect();
+        prop_assert_eq!(frames, vec![Frame::Hello(hello), Frame::Refuse(refuse)]);
+    }
+}
+
+/// WIRE-3.3, WIRE-3.4: frames stand only where they may.
+#[test]
+fn frames_out_of_place() {
+    let build = |connection: u64, seal: SealKind, write: &dyn Fn(&mut Builder<'_>)| {
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, connection, 1, seal, 1232);
+        write(&mut builder);
+        builder.finish(None);
+        bytes.resize(bytes.len() + seal.tag_len(), 0);
+        bytes
+    };
+    let ping_in_handshake = build(0, SealKind::Handshake, &|b| b.ping());
+    assert_eq!(View::parse(&ping_in_handshake).unwrap().frames().next(), Some(Err(Malformed::Frame)));
+    let refuse = Refuse { rank: 0, misfit: Misfit::Rank, mine: 0, yours: 0, incarnation: 0 };
+    let refuse_in_data = build(5, SealKind::EndToEnd, &|b| b.refuse(&refuse));
+    assert_eq!(View::parse(&refuse_in_data).unwrap().frames().next(), Some(Err(Malformed::Frame)));
+    // WIRE-5.4: the handshake's seal and no other for connection 0, and the other way round.
+    assert_eq!(View::parse(&build(0, SealKind::EndToEnd, &|b| b.ping())).unwrap_err(), Malformed::Header);
+    assert_eq!(View::parse(&build(5, SealKind::Handshake, &|b| b.ping())).unwrap_err(), Malformed::Header);
+}

@@ -62,7 +62,7 @@ fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
     }
 }
 
-fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64, refusals: bool) -> World {
+pub(super) fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64, refusals: bool) -> World {
     let mut random = Random::new(seed ^ 0xfeed);
     let mut world = World::established(settings, faults, seed);
     let mut ledgers = [Ledger::new(), Ledger::new()];
@@ -136,6 +136,26 @@ fn all_classes_through_every_kind_of_fault() {
             let settings = if seed % 2 == 0 { Settings::default() } else { jumbo() };
             exchange(settings, faults, 100 * n as u64 + seed, 150, seed % 3 == 0);
         }
+    }
+}
+
+/// More seeds than a commit pays for: `cargo test -p oikaze-protocol -- --ignored soak`.
+#[test]
+#[ignore = "minutes"]
+fn soak() {
+    for seed in 10_000..11_000 {
+        let mut random = Random::new(seed);
+        let faults = Faults {
+            loss: random.below(50) as f64 / 100.0,
+            duplicate: random.below(50) as f64 / 100.0,
+            reorder: random.below(50) as f64 / 100.0,
+            corrupt: random.below(10) as f64 / 100.0,
+        };
+        let roomy = random.below(2) == 0;
+        let settings = if random.below(2) == 0 { jumbo() } else { Settings::default() };
+        let settings =
+            if roomy { settings } else { Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..settings } };
+        exchange(settings, faults, seed, 80, random.below(2) == 0);
     }
 }
 

@@ -3,4 +3,6 @@
 mod channel;
 mod lives;
 mod messages;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod world;

@@ -1,0 +1,33 @@
+//! Each bug that can be planted in Wind is noticed by these tests (run one process at a time: the switch is global).
+
+use super::channel::Faults;
+use super::messages::exchange;
+use crate::planted::{Bug, plant};
+use crate::wind::Settings;
+use std::panic::catch_unwind;
+
+#[test]
+#[ignore = "plants bugs in the whole process: run alone, with --features planted-bugs -- --ignored planted"]
+fn every_bug_is_caught() {
+    let mine = [
+        Bug::AcceptDuplicateDatagram,
+        Bug::AcceptDuplicateMessage,
+        Bug::DeliverOrderedEarly,
+        Bug::IgnoreClassRule,
+        Bug::ForgetRetransmission,
+        Bug::AcknowledgeUnreceived,
+        Bug::MisplaceFragment,
+    ];
+    let faults = Faults { loss: 0.1, duplicate: 0.3, reorder: 0.2, corrupt: 0.01 };
+    let lossless = Faults { loss: 0.0, duplicate: 1.0, ..faults };
+    for bug in mine {
+        plant(Some(bug));
+        let noticed = (0..100u64).find(|seed| {
+            catch_unwind(|| exchange(Settings::default(), if seed % 2 == 0 { lossless } else { faults }, *seed, 60, false))
+                .is_err()
+        });
+        plant(None);
+        std::eprintln!("{bug:?}: seed {noticed:?}");
+        assert!(noticed.is_some(), "{bug:?} goes unnoticed");
+    }
+}
