@@ -65,7 +65,7 @@ impl Arrivals {
                 new.sort_unstable_by_key(|refused| core::cmp::Reverse(refused.number));
             }
             self.withheld.get_or_insert(number);
-            self.due |= self.largest > 0;
+            self.due = true;
         }
     }
 
@@ -89,6 +89,11 @@ impl Arrivals {
             self.due |= at_once || !next || self.pending >= ACK_EVERY;
             self.deadline.get_or_insert(now + ACK_DELAY);
         }
+    }
+
+    /// Say again what is known, soon.
+    pub fn remind(&mut self) {
+        self.due = true;
     }
 
     pub fn is_due(&self, now: Time) -> bool {

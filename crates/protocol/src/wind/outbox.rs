@@ -168,7 +168,7 @@ impl Outbox {
             let at = self.bulk_waiting.partition_point(|waiting| *waiting < number);
             self.bulk_waiting.insert(at, number);
             let overdue = at == 0 && self.bulk.iter().any(|active| *active > number);
-            self.activate(if overdue { BULK_ACTIVE + 1 } else { BULK_ACTIVE });
+            self.activate(if overdue { self.bulk.len() + 1 } else { BULK_ACTIVE });
         }
     }
 
@@ -324,6 +324,9 @@ impl Outbox {
     /// lowest numbers again (WIND-6.5).
     pub fn begin_with_lowest(&mut self) {
         self.small.make_contiguous().sort_unstable();
+        while self.bulk_waiting.front().is_some_and(|waiting| self.bulk.iter().any(|active| active > waiting)) {
+            self.activate(self.bulk.len() + 1);
+        }
         self.bulk.make_contiguous().sort_unstable();
         self.run = 0;
         self.drop_stale();

@@ -86,6 +86,9 @@ impl Connection {
             self.statistics.datagrams_received += 1;
             self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
             self.arrivals.record(number, now, sum.elicits, view.header().flags.has(Flags::ACK_NOW));
+        } else if sum.elicits {
+            // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
+            self.arrivals.remind();
         }
         if sum.close {
             self.die(Death::Closed);

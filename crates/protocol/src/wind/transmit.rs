@@ -101,11 +101,13 @@ impl Connection {
         self.finish(now, builder, None, elicits)
     }
 
-    /// Fill the datagram from the small queue. Was there anything?
+    /// Fill the datagram from the small queue. Was there anything? While nothing is acknowledged each goes alone: one for which
+    /// the peer has no room would keep the others from being acknowledged (WIND-6.6).
     fn pack_small(&mut self, builder: &mut Builder<'_>) -> bool {
+        let alone = self.flight.probe.in_a_row() >= 2;
         let mut any = false;
         while let Some((number, message)) = self.outbox.peek_small() {
-            if small_len(message) > builder.room() {
+            if small_len(message) > builder.room() || (alone && any) {
                 break;
             }
             let Outgoing { class, credited, charged, ref head, ref body, len, .. } = *message;
@@ -173,7 +175,7 @@ impl Connection {
         if ack_due || (only && ack_fits && self.arrivals.has_news()) {
             self.write_ack(now, &mut builder);
         }
-        if only {
+        if only && self.flight.probe.in_a_row() < 2 {
             self.pack_small(&mut builder);
         }
         self.due.bulk_turn = self.due.bulk_turn.saturating_sub(1);

@@ -53,7 +53,7 @@ fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
             Event::Acknowledged(token) => (token, false),
             Event::Refused(token, _) => (token, true),
             Event::Established => continue,
-            other => panic!("{other:?}"),
+            other => panic!("node {n}: {other:?}; {:#?}", world.nodes.each_ref().map(|n| *n.connection.statistics())),
         };
         let posted = ledger.get_mut(&token.0).unwrap();
         posted.outcomes += 1;

@@ -1,0 +1,22 @@
+//! Any bytes at all, read as a datagram: every frame, every range, every refusal (WIRE-2.6).
+#![no_main]
+#![forbid(unsafe_code)]
+
+use libfuzzer_sys::fuzz_target;
+use oikaze_protocol::wire::{Frame, View};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(view) = View::parse(bytes) else { return };
+    let _ = view.sender();
+    assert_eq!(view.covered().len() + view.payload().len() + view.tag().len(), bytes.len());
+    for frame in view.frames() {
+        if let Ok(Frame::Acknowledge(ack)) = frame {
+            let mut above = None;
+            for range in ack.ranges() {
+                assert!(range.start() <= range.end() && above.is_none_or(|above| *range.end() < above));
+                above = Some(*range.start());
+            }
+            ack.refusals().for_each(drop);
+        }
+    }
+});
