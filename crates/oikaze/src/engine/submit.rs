@@ -161,6 +161,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Nothing can touch the region afterwards: neither peers, nor answers in flight, nor datagrams that wait for the link.
     fn remove_region(&mut self, slot: u32) {
         self.memory.remove(slot);
+        for (to, token) in self.rma.region_removed(slot) {
+            self.to_self.queue.retain(|message| message.token != token);
+            if let Some(peer) = self.peers.get_mut(to as usize).and_then(Option::as_mut) {
+                peer.connection.cancel(token);
+            }
+        }
         self.egress.discard();
     }
 

@@ -38,6 +38,10 @@ impl<P: Pages> Upper for Upward<'_, P> {
         }
     }
 
+    fn withdrawn(&mut self, from: Rank, number: u64) {
+        self.rma.withdrawn(from, number);
+    }
+
     fn abandon(&mut self, from: Rank) {
         self.rma.abandon(from);
         // To coherence a peer that restarted is as dead as one that is gone.

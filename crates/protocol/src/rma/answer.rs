@@ -102,6 +102,15 @@ impl Rma {
         Ok(())
     }
 
+    /// The data of a get will not come: its region went away after the get was served. What came of it may have been placed.
+    pub(super) fn deliver_gone(&mut self, from: Rank, id: TicketId, refusal: Refusal) -> Result<(), Refusal> {
+        match self.asked(from, id)? {
+            Asked::Data(_) => self.fail(Token(id.token), RmaError::Refused(refusal)),
+            _ => return Err(self.bad_answer(from, id)),
+        }
+        Ok(())
+    }
+
     /// Data of this length may come now, as the answer to this get: where does it go?
     fn expect_data(&mut self, from: Rank, id: TicketId, len: u64, memory: &impl Memory) -> Result<Segment, Refusal> {
         let ticket = self.tickets.answerable(from, id).ok_or(Refusal::NotAsked)?;

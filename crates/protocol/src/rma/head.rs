@@ -5,7 +5,7 @@
 
 use super::{AtomicOp, Rights};
 use crate::limits::HEAD_MAX;
-use crate::wind::Head;
+use crate::wind::{Head, Refusal};
 
 /// The first byte of a head (MEM-2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +35,8 @@ pub enum Kind {
     Found = 0x83,
     /// Answer to a lookup: no such name; the body lists names that are there.
     Missing = 0x84,
+    /// Answer to a get whose data will not come any more.
+    Gone = 0x85,
 }
 
 /// What a head is about; [`Kind::Unknown`] if nothing is known of it. Says nothing about whether the rest is well formed.
@@ -52,6 +54,7 @@ pub fn kind(head: &[u8]) -> Kind {
         Some(0x82) => Kind::Old,
         Some(0x83) => Kind::Found,
         Some(0x84) => Kind::Missing,
+        Some(0x85) => Kind::Gone,
         _ => Kind::Unknown,
     }
 }
@@ -165,6 +168,13 @@ pub enum Operation {
         /// How many names are there in all.
         count: u32,
     },
+    /// The data that was promised will not come: its region is gone.
+    Gone {
+        /// Of the get.
+        ticket: TicketId,
+        /// Why.
+        refusal: Refusal,
+    },
 }
 
 const FETCH_ADD: u8 = 1;
@@ -202,6 +212,7 @@ impl Operation {
                 out.kind(Kind::Found).ticket(ticket).word(published.key).word(published.len).byte(published.rights.0)
             }
             Operation::Missing { ticket, count } => out.kind(Kind::Missing).ticket(ticket).half(count),
+            Operation::Gone { ticket, refusal } => out.kind(Kind::Gone).ticket(ticket).byte(refusal as u8),
         };
         out.0
     }
@@ -239,6 +250,7 @@ impl Operation {
                 Operation::Found { ticket, published }
             }
             Kind::Missing => Operation::Missing { ticket: bytes.ticket()?, count: bytes.half()? },
+            Kind::Gone => Operation::Gone { ticket: bytes.ticket()?, refusal: Refusal::from_code(bytes.byte()?)? },
             Kind::Coherence | Kind::Unknown => return None,
         };
         bytes.0.is_empty().then_some(operation)

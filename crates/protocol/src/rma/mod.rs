@@ -30,6 +30,7 @@ use crate::Rank;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
 use crate::wind::{Body, Class, Message, Refusal, Token};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use names::Names;
 use ticket::Tickets;
 
@@ -60,11 +61,20 @@ pub struct Rma {
     peers: BTreeMap<Rank, Peer>,
     answers: VecDeque<(Rank, Message)>,
     events: VecDeque<RmaEvent>,
-    /// By region slot: answers that read from it and are not settled.
-    serving: BTreeMap<u32, u64>,
+    /// Answers that are gathered from a region at each transmission, and are not settled.
+    serving: BTreeMap<Token, Serving>,
+    served: u64,
 }
 
-/// Tokens with this top byte are ours: answers to gets, whose source must stay until they are settled. The slot is in the low half.
+/// Whom an answer in flight serves, and from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Serving {
+    region: u32,
+    to: Rank,
+    ticket: TicketId,
+}
+
+/// Tokens with this top byte are ours: answers to gets, whose source must stay until they are settled.
 const SERVING: u64 = 0xFD << 56;
 
 impl Rma {
@@ -113,10 +123,36 @@ impl Rma {
         self.events.pop_front()
     }
 
-    /// Do answers in flight still read from the region in this slot? A region is taken away only when none does (MEM-4.6).
+    /// Do answers in flight still read from the region in this slot?
     #[must_use]
     pub fn is_serving(&self, region: u32) -> bool {
-        self.serving.contains_key(&region)
+        self.serving.values().any(|serving| serving.region == region)
+    }
+
+    /// The region in this slot is being taken away. Whose gets it was still serving is told so; the messages that were to bring them
+    /// the data are returned, to be cancelled at Wind, so that nothing is gathered from whatever has the slot next (MEM-4.6).
+    #[must_use]
+    pub fn region_removed(&mut self, region: u32) -> Vec<(Rank, Token)> {
+        let ended: Vec<(Token, Serving)> = self
+            .serving
+            .iter()
+            .filter(|(_, serving)| serving.region == region)
+            .map(|(token, serving)| (*token, *serving))
+            .collect();
+        for (token, serving) in &ended {
+            self.serving.remove(token);
+            self.answers.retain(|(_, message)| message.token != *token);
+            let gone = Operation::Gone { ticket: serving.ticket, refusal: Refusal::UnknownKey };
+            self.answer(serving.to, &gone, Body::Empty, Token::NONE);
+        }
+        self.recount();
+        ended.into_iter().map(|(token, serving)| (serving.to, token)).collect()
+    }
+
+    /// Upper's `withdrawn`: the peer took a message back that it may have begun.
+    pub fn withdrawn(&mut self, from: Rank, number: u64) {
+        // The data of a get: the peer says *gone*, too, and that ends the request.
+        let _ = self.end(from, number);
     }
 
     /// Is this token, in an event of Wind's, of this layer's own making? Then it goes to [`Rma::acknowledged`] and its like, too.
@@ -135,13 +171,8 @@ impl Rma {
     /// finished, what we asked it will not be answered (MEM-7.4).
     pub fn abandon(&mut self, from: Rank) {
         self.peers.remove(&from);
-        let serving = &mut self.serving;
-        self.answers.retain(|(to, message)| {
-            if *to == from {
-                release(serving, message.token);
-            }
-            *to != from
-        });
+        self.answers.retain(|(to, _)| *to != from);
+        self.serving.retain(|_, serving| serving.to != from);
         for token in self.tickets.waiting_for(from) {
             self.fail(token, RmaError::PeerDead(from));
         }
@@ -154,12 +185,25 @@ impl Rma {
 
     /// Queue an answer.
     fn answer(&mut self, to: Rank, operation: &Operation, body: Body, token: Token) {
-        if let Some(slot) = serving_slot(token) {
-            *self.serving.entry(slot).or_default() += 1;
-        }
         self.peers.entry(to).or_default().answers += 1;
         let message = Message { class: Class::Unordered, urgent: false, credited: false, head: operation.encode(), body, token };
         self.answers.push_back((to, message));
+    }
+
+    /// A token for an answer that is gathered from a region.
+    fn serve(&mut self, serving: Serving) -> Token {
+        self.served += 1;
+        let token = Token(SERVING | self.served & !(0xFF << 56));
+        self.serving.insert(token, serving);
+        token
+    }
+
+    /// Answers were taken out of the middle of the queue.
+    fn recount(&mut self) {
+        self.peers.values_mut().for_each(|peer| peer.answers = 0);
+        for (to, _) in &self.answers {
+            self.peers.entry(*to).or_default().answers += 1;
+        }
     }
 
     /// Is there room for one more answer to this peer? Asked before anything is done for it.
@@ -198,22 +242,6 @@ impl Rma {
     fn fail(&mut self, token: Token, error: RmaError) {
         if self.tickets.tell(token) {
             self.events.push_back(RmaEvent::Failed { token, error });
-        }
-    }
-}
-
-/// The region that an answer with this token reads from.
-fn serving_slot(token: Token) -> Option<u32> {
-    Rma::owns(token).then(|| u32::try_from(token.0 & u64::from(u32::MAX)).ok()).flatten()
-}
-
-/// An answer is settled.
-fn release(serving: &mut BTreeMap<u32, u64>, token: Token) {
-    let Some(slot) = serving_slot(token) else { return };
-    if let Some(count) = serving.get_mut(&slot) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            serving.remove(&slot);
         }
     }
 }

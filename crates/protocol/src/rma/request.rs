@@ -1,7 +1,7 @@
 //! The requester: calls become messages, Wind's events become completions.
 
 use super::ticket::Asked;
-use super::{AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names, release};
+use super::{AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names};
 use crate::Rank;
 use crate::limits::{BODY_MAX, MESSAGE_BODY_MAX};
 use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
@@ -108,7 +108,7 @@ impl Rma {
 
     /// Nobody's, or an answer of ours.
     fn settled_elsewhere(&mut self, token: Token) -> bool {
-        release(&mut self.serving, token);
+        self.serving.remove(&token);
         token == Token::NONE || Rma::owns(token)
     }
 }

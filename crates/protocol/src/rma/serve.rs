@@ -1,6 +1,6 @@
 //! The target: what peers ask of this node's memory. Everything here came from a network.
 
-use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, SERVING, Signal, TicketId, Transfer};
+use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer};
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
@@ -84,6 +84,7 @@ impl Rma {
             Operation::Atomic { ticket, key, offset, op } => self.serve_atomic(from, ticket, key, offset, op, memory),
             Operation::Old { ticket, old } => self.deliver_old(from, ticket, old),
             Operation::Found { ticket, published } => self.deliver_found(from, ticket, published),
+            Operation::Gone { ticket, refusal } => self.deliver_gone(from, ticket, refusal),
         }
     }
 
@@ -102,7 +103,7 @@ impl Rma {
             (read_now(region, offset, len, memory)?, Token::NONE)
         } else {
             // The link gathers it at each transmission: the region must stay until that is over (MEM-4.6).
-            (Body::Segment(Segment { region, offset, len }), Token(SERVING | u64::from(region)))
+            (Body::Segment(Segment { region, offset, len }), self.serve(Serving { region, to: from, ticket }))
         };
         self.answer(from, &Operation::Data { ticket }, body, token);
         Ok(())

@@ -2,6 +2,7 @@
 
 use oikaze_protocol::limits::HEAD_MAX;
 use oikaze_protocol::rma::{AtomicOp, Kind, Operation, Published, Rights, Signal, TicketId, kind};
+use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
 
 fn ticket() -> impl Strategy<Value = TicketId> {
@@ -35,6 +36,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             published: Published { key, len, rights: Rights(rights) }
         }),
         (ticket(), any::<u32>()).prop_map(|(ticket, count)| Operation::Missing { ticket, count }),
+        (ticket(), 1..=9u8).prop_map(|(ticket, code)| Operation::Gone { ticket, refusal: Refusal::from_code(code).unwrap() }),
     ]
 }
 
@@ -62,7 +64,7 @@ proptest! {
     #[test]
     fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..16usize) {
         if let Some(byte) = bytes.first_mut() {
-            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x11][first];
+            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x85][first];
         }
         if let Some(operation) = Operation::decode(&bytes) {
             prop_assert_eq!(operation.encode().to_vec(), bytes);

@@ -181,6 +181,40 @@ fn nothing_is_placed_for_a_cancelled_get() {
     }
 }
 
+/// MEM-4.6, MEM-7.5: the region that a get reads from goes away in the middle of the answer.
+#[test]
+fn a_source_removed_in_the_middle_of_a_get() {
+    for withdrawn_first in [false, true] {
+        let (mut rma, mut memory, own, ticket) = waiting();
+        let head = data(ticket);
+        let gone = Operation::Gone { ticket, refusal: Refusal::UnknownKey }.encode();
+        assert_eq!(rma.admit(1, 1, Class::Unordered, &head, 300, &mut memory), Admission::Place);
+        if withdrawn_first {
+            rma.withdrawn(1, 1);
+        }
+        let forged = rma.deliver(2, 2, Class::Unordered, &gone, Delivered::Bytes(&[]), &mut memory);
+        assert_eq!(forged, Err(Refusal::NotAsked));
+        rma.deliver(1, 2, Class::Unordered, &gone, Delivered::Bytes(&[]), &mut memory).unwrap();
+        rma.place(1, 1, 0, &[1; 300], &mut memory);
+        assert!(memory.bytes(own).iter().all(|byte| *byte == 0));
+        let expected = RmaEvent::Failed { token: T, error: RmaError::Refused(Refusal::UnknownKey) };
+        assert_eq!(rma.poll_event(), Some(expected));
+    }
+}
+
+/// MEM-7.5.
+#[test]
+fn a_withdrawn_put_is_forgotten() {
+    let (mut rma, mut memory) = (Rma::new(), Vectors::default());
+    let region = memory.add(5, Rights::WRITE, vec![0; 1000]);
+    let put = Operation::Put { key: 5, offset: 0, signal: None }.encode();
+    assert_eq!(rma.admit(1, 1, Class::Unordered, &put, 300, &mut memory), Admission::Place);
+    rma.withdrawn(1, 1);
+    rma.withdrawn(1, 2);
+    rma.place(1, 1, 0, &[1; 300], &mut memory);
+    assert!(memory.bytes(region).iter().all(|byte| *byte == 0));
+}
+
 /// MEM-2.3, MEM-2.4.
 #[test]
 fn bodies_where_none_belongs_and_fragments_of_the_wrong_class() {
@@ -234,7 +268,7 @@ fn a_garbled_list_of_names() {
 
 /// Bytes of nearly valid messages, so that more than the first check is reached.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
-    let kind = prop::sample::select(vec![1u8, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0x77]);
+    let kind = prop::sample::select(vec![1u8, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0x85, 0x77]);
     let word = prop_oneof![
         prop::sample::select(vec![0u64, 1, 5, 7, 8, 9, 50, 300, 399, 400, 1000, u64::MAX, u64::MAX - 7]),
         any::<u64>()

@@ -109,6 +109,31 @@ fn names() {
     assert_eq!(Operation::decode(&answer.head), Some(Operation::Missing { ticket: TICKET, count }));
 }
 
+/// MEM-4.6: the region goes while one answer is with Wind and another still waits; a third peer's get from another region stays.
+#[test]
+fn a_region_removed_while_it_serves() {
+    let (mut rma, mut memory, region) = target();
+    let other = memory.add(6, Rights::ALL, vec![0; 1000]);
+    let get = |key, serial| {
+        let ticket = TicketId { token: 1, serial };
+        Operation::Get { ticket, key, offset: 0, len: 1000 }.encode()
+    };
+    for (from, key, serial) in [(1, 5, 1), (2, 5, 2), (3, 6, 3)] {
+        rma.deliver(from, 1, Class::Unordered, &get(key, serial), Delivered::Bytes(&[]), &mut memory).unwrap();
+    }
+    let (_, posted) = rma.poll_answer().unwrap();
+    let cancelled = rma.region_removed(region);
+    assert!(cancelled.contains(&(1, posted.token)) && cancelled.len() == 2);
+    assert!(!rma.is_serving(region) && rma.is_serving(other));
+    let answers: Vec<_> = std::iter::from_fn(|| rma.poll_answer()).collect();
+    let told = |to, serial| {
+        let gone = Operation::Gone { ticket: TicketId { token: 1, serial }, refusal: Refusal::UnknownKey };
+        answers.iter().filter(|(rank, message)| *rank == to && message.head == gone.encode()).count()
+    };
+    assert_eq!((answers.len(), told(1, 1), told(2, 2)), (3, 1, 1), "two are told, the third is served");
+    assert_eq!(rma.region_removed(region), []);
+}
+
 /// MEM-4.6, however the answer ends.
 #[test]
 fn a_region_is_serving_until_its_answers_are_settled() {
