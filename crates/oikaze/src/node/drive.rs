@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 
 /// A sleeper without a timer looks again after this long, whatever happens.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 impl Node {
     /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.
@@ -80,6 +80,7 @@ impl Node {
 
     /// Block until the socket has something, a timer is due, another thread has news for us, or the deadline comes.
     fn sleep_on_socket<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        self.driver.fall_asleep(self.now() + SLEEP_MAX);
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(until(deadline)).min(SLEEP_MAX);
         self.driver.fall_asleep(self.now() + timeout);

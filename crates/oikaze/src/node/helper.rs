@@ -1,5 +1,6 @@
 //! The helper thread: page faults always, the socket while nobody drives; or, in thread mode, the driver for good.
 
+use super::drive::SLEEP_MAX;
 use super::{EngineMode, Node};
 use crate::engine::{Request, Submission};
 use crate::role::Sleep;
@@ -8,8 +9,6 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The longest sleep.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("oikaze".into()).spawn(move || {
@@ -44,6 +43,7 @@ impl Node {
 
     /// Sleep on socket and faults, until the next timer; true if there are faults.
     fn watch(&self) -> bool {
+        self.helper.fall_asleep(self.now() + SLEEP_MAX);
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(SLEEP_MAX);
         self.helper.fall_asleep(self.now() + timeout);

@@ -18,6 +18,9 @@ impl Sleeper {
     }
 
     /// From here on whoever has news signals. What came before must be looked at once more before sleeping.
+    ///
+    /// Called twice: with the longest sleep before the timers are looked at, so that a timer set meanwhile signals, and then with
+    /// what they say.
     pub fn fall_asleep(&self, until: Time) {
         self.until.store(until.0.max(1), Ordering::SeqCst);
         fence(Ordering::SeqCst);
