@@ -256,6 +256,22 @@ mod models {
         });
     }
 
+    /// Rule 4 again, while the driver stays: what a thread that does not drive makes true (the helper, a submitter) is seen, too, without
+    /// the help of a hand-over.
+    #[test]
+    fn loom_a_value_made_beside_the_driver_is_seen() {
+        model(None, || {
+            let world = World::new();
+            let driving = world.role.try_drive(0).unwrap();
+            let waiter = Arc::clone(&world);
+            let waiter = thread::spawn(move || waiter.wait());
+            world.turns.fetch_add(1, Ordering::Relaxed);
+            world.role.wake_all();
+            assert_eq!(waiter.join().unwrap(), Handover::Free);
+            let _ = driving.leave(0);
+        });
+    }
+
     /// Rule 3, when gaps are long: the helper ends up watching, or loom finds it asleep for good. Its own limit does not help: time stands
     /// still in a model.
     #[test]
