@@ -273,6 +273,7 @@ impl Connection {
         flight.give_up_oldest(most, |cause, items| lost(outbox, arrivals, statistics, cause, items));
         outbox.begin_with_lowest();
         self.due.probes = PROBES;
+        self.due.bulk_turn = 0;
         if self.flight.probe.in_a_row() == 3 {
             self.controller.stalled(now);
         }

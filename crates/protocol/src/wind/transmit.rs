@@ -83,7 +83,9 @@ impl Connection {
 
     /// As many small frames as fit, with whatever acknowledgement there is.
     fn write_small(&mut self, now: Time, into: &mut Vec<u8>, messages: bool) -> Option<Segment> {
-        self.due.bulk_turn = BULK_TURN;
+        if messages {
+            self.due.bulk_turn = BULK_TURN;
+        }
         let mut builder = self.begin(into);
         let first = self.outbox.peek_small().filter(|_| messages).map_or(0, |(_, message)| small_len(message));
         // An acknowledgement that is not urgent may not push a message out.

@@ -139,10 +139,9 @@ fn all_classes_through_every_kind_of_fault() {
     }
 }
 
-/// More seeds than a commit pays for: `cargo test -p oikaze-protocol -- --ignored soak`.
+/// Every kind of channel, roomy and tight, by seed. (Seeds 10,048 and 10,730 found livelocks when there was little room.)
 #[test]
-#[ignore = "minutes"]
-fn soak() {
+fn a_thousand_channels() {
     for seed in 10_000..11_000 {
         let mut random = Random::new(seed);
         let faults = Faults {
