@@ -49,6 +49,9 @@ pub fn run(seeds: u64) -> Result<(), String> {
     tests("workspace", cargo(&["test", "--workspace", "--no-fail-fast"]));
     let loom = cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--release", "--lib", "loom"]);
     tests("loom", loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target().join("loom")));
+    // The switch for a planted bug is one for the whole process, so Wind's runs by itself.
+    let planted = ["test", "-p", "oikaze-protocol", "--features", "planted-bugs", "--lib", "--", "--ignored", "planted"];
+    tests("planted bugs", cargo(&planted));
     failures.extend(simulate(0, seeds).err());
     println!();
     for summary in summaries {

@@ -151,7 +151,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 continue;
             }
             settings.datagram_max = datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
-            let introduction = Introduction { datagram_max: settings.datagram_max, ..Introduction::here(me, nodes, incarnation, id) };
+            let introduction =
+                Introduction { datagram_max: settings.datagram_max, ..Introduction::here(me, nodes, incarnation, id) };
             by_connection.insert(id, rank);
             peers.push(Some(Peer::new(settings, introduction, rank, addresses, now)));
         }

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-
 pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("oikaze".into()).spawn(move || {
         if let EngineMode::Thread { core } = node.waiting.mode {
