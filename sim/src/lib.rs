@@ -1,1 +1,26 @@
-//! Simulator.
+//! # A whole cluster on one thread, from one seed
+//!
+//! The real engine, the real protocol; link, clock, memory tracking and programs are simulated, so that a run is a function of
+//! its seed: [`run::run`] with the same seed has the same events, whose hash the tests compare.
+//!
+//! From the bottom up: [`random`] numbers; the [`net`]work and its faults; the [`pages`] of shared arrays; [`program`]s, what
+//! nodes do; the [`oracle`], what must be true; a [`cluster`], moved from event to event by its [`plan`]; a [`run`] of one seed,
+//! a [`hunt`]([`hunt::hunt`]) through many, and the [`planted`] bugs that prove the oracle's sight.
+//!
+//! What the simulator cannot reach (sockets, userfaultfd, rings between threads, processes) is tested with real processes.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod cluster;
+pub mod hunt;
+pub mod net;
+pub mod oracle;
+pub mod pages;
+pub mod plan;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+pub mod program;
+pub mod random;
+pub mod run;
+pub mod trace;
+pub mod violation;

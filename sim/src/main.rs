@@ -1,1 +1,2 @@
+//! `sim`: run seeds of the simulator.
 fn main() {}

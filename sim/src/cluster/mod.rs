@@ -1,0 +1,292 @@
+//! A whole cluster: nodes, network and clock, moved from event to event.
+
+mod dump;
+mod node;
+mod queue;
+
+pub use node::Node;
+
+use crate::net::{Network, open, rank_of};
+use crate::oracle::Oracle;
+use crate::plan::{Kill, Plan};
+use crate::program::FIXED_LEN;
+use crate::random::Random;
+use crate::trace::Trace;
+use crate::violation::Violation;
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use queue::{Event, Queue};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// After all is done, late copies of datagrams have so long to do harm.
+const GRACE: Duration = Duration::from_millis(300);
+/// And the goodbyes so long to arrive.
+const GOODBYE: Duration = Duration::from_millis(200);
+/// Events of a run that goes nowhere.
+const EVENTS_MAX: u64 = 20_000_000;
+
+/// A cluster.
+pub struct Cluster {
+    plan: Plan,
+    now: Time,
+    queue: Queue,
+    nodes: Vec<Option<Node>>,
+    network: Network,
+    oracle: Oracle,
+    trace: Trace,
+    random: Random,
+    events: u64,
+    /// Its death must be known then.
+    mourned_at: Option<Time>,
+    /// The node that was killed is to come back.
+    awaited: bool,
+}
+
+/// What a run without violation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Virtual nanoseconds.
+    pub time: u64,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Messages delivered to users.
+    pub messages: u64,
+}
+
+impl Cluster {
+    /// All nodes at the beginning.
+    ///
+    /// # Errors
+    /// The machine has no memory left.
+    pub fn new(plan: Plan, trace: Trace) -> Result<Cluster, String> {
+        let mut oracle = Oracle::new(plan.seed, plan.nodes);
+        let mut nodes = Vec::new();
+        for rank in 0..plan.nodes {
+            nodes.push(Some(Node::start(&plan, rank, 0, Time::default(), &mut oracle)?));
+        }
+        let network = Network::new(plan.seed, plan.nodes, plan.weather.clone());
+        let random = Random::stream(plan.seed, 0x636c_7573);
+        let mut cluster = Cluster {
+            now: Time::default(),
+            queue: Queue::default(),
+            nodes,
+            network,
+            oracle,
+            trace,
+            random,
+            events: 0,
+            mourned_at: None,
+            awaited: false,
+            plan,
+        };
+        cluster.schedule();
+        Ok(cluster)
+    }
+
+    fn schedule(&mut self) {
+        for rank in 0..self.plan.nodes {
+            // Nodes do not begin at the same moment, but regions are published before anybody asks.
+            let late = self.random.spread(1, 3_000_000);
+            self.wake(rank, Time(late));
+        }
+        for stall in self.plan.stalls.clone() {
+            self.queue.push(stall.at, Event::Stall { rank: stall.rank, span: stall.span });
+        }
+        if let Some(Kill { rank, at, restart }) = self.plan.kill {
+            self.queue.push(at, Event::Kill { rank });
+            if let Some(after) = restart {
+                self.awaited = true;
+                self.queue.push(at + after, Event::Restart { rank });
+            }
+        }
+    }
+
+    /// A turn of this node at this time, or when it no longer stands still.
+    fn wake(&mut self, rank: Rank, at: Time) {
+        let Some(node) = self.nodes[rank as usize].as_mut() else { return };
+        let at = at.max(node.stalled_until).max(self.now);
+        if node.turn_at.is_none_or(|planned| at < planned) {
+            node.turn_at = Some(at);
+            self.queue.push(at, Event::Turn { rank, life: node.life });
+        }
+    }
+
+    /// Run until all is done.
+    ///
+    /// # Errors
+    /// The first promise that was broken.
+    pub fn run(&mut self) -> Result<Summary, Violation> {
+        self.run_while(|cluster| !cluster.is_finished(), self.plan.deadline)?;
+        let until = self.now + GRACE;
+        self.run_while(|_| true, until)?;
+        self.conclude().map_err(|(node, what)| self.violation(node, what))?;
+        if self.plan.kill.is_none() {
+            self.close()?;
+        }
+        let (datagrams, messages) = (self.network.counts().sent, self.oracle.messages.delivered());
+        Ok(Summary { time: self.now.0, datagrams, messages })
+    }
+
+    /// Events in order, while there is reason to go on; time stops at `until`, which is a violation if there is still reason
+    /// and the run's own end has come.
+    fn run_while(&mut self, go_on: impl Fn(&Cluster) -> bool, until: Time) -> Result<(), Violation> {
+        while go_on(self) {
+            let Some((at, event)) = self.queue.pop_before(until) else {
+                if until < self.plan.deadline {
+                    self.now = until;
+                    return Ok(());
+                }
+                return Err(self.violation(0, "stuck: nothing happens any more and not all is done".to_owned()));
+            };
+            self.now = at;
+            self.events += 1;
+            if self.events > EVENTS_MAX {
+                return Err(self.violation(0, "stuck: no end of events".to_owned()));
+            }
+            self.handle(event)?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Arrive { to, from, bytes } => {
+                let len = bytes.len();
+                let room = self.plan.settings.receive_buffer as usize;
+                let Some(node) = self.nodes[to as usize].as_ref() else { return Ok(()) };
+                let fits = open(&node.mailbox).deliver(from, bytes, room);
+                self.trace.event(self.now, to, format_args!("{len} bytes from {from}{}", if fits { "" } else { ", no room" }));
+                let soon = Duration::from_nanos(self.random.below(self.plan.sluggish.as_nanos() as u64 + 1));
+                self.wake(to, self.now + soon);
+                Ok(())
+            }
+            Event::Turn { rank, life } => self.turn(rank, life),
+            Event::Stall { rank, span } => {
+                self.trace.event(self.now, rank, format_args!("stands still for {span:?}"));
+                if let Some(node) = self.nodes[rank as usize].as_mut() {
+                    node.stalled_until = self.now + span;
+                    node.turn_at = None;
+                }
+                self.wake(rank, self.now);
+                Ok(())
+            }
+            Event::Kill { rank } => {
+                self.trace.event(self.now, rank, format_args!("is killed"));
+                self.nodes[rank as usize] = None;
+                self.oracle.casualties.insert(rank, self.now);
+                self.mourned_at = Some(self.now + self.plan.mourning());
+                Ok(())
+            }
+            Event::Restart { rank } => {
+                self.trace.event(self.now, rank, format_args!("is started again"));
+                self.awaited = false;
+                let node = Node::start(&self.plan, rank, 1, self.now, &mut self.oracle).map_err(|what| self.violation(rank, what))?;
+                self.nodes[rank as usize] = Some(node);
+                self.wake(rank, self.now);
+                Ok(())
+            }
+        }
+    }
+
+    fn turn(&mut self, rank: Rank, life: u8) -> Result<(), Violation> {
+        let now = self.now;
+        let Some(node) = self.nodes[rank as usize].as_mut() else { return Ok(()) };
+        if node.life != life || node.turn_at != Some(now) {
+            return Ok(());
+        }
+        node.turn_at = None;
+        if now < node.stalled_until {
+            self.wake(rank, now);
+            return Ok(());
+        }
+        let turned = node.turn(now, &mut self.oracle, &mut self.trace).map_err(|what| self.violation(rank, what))?;
+        for (to, bytes) in turned.sent {
+            self.send(rank, to, bytes);
+        }
+        if let Some(next) = turned.next {
+            self.wake(rank, next);
+        }
+        self.check_waiting(rank)
+    }
+
+    fn send(&mut self, from: Rank, to: SocketAddr, bytes: Vec<u8>) {
+        let len = bytes.len();
+        let Some(to) = rank_of(to, self.plan.nodes) else {
+            return self.trace.event(self.now, from, format_args!("sends {len} bytes to {to}, where nobody is"));
+        };
+        let deliveries = self.network.send(from, to, bytes, self.now);
+        self.trace.event(self.now, from, format_args!("sends {len} bytes to node {to}, {} copies", deliveries.len()));
+        for delivery in deliveries {
+            let from = crate::net::address_of(from);
+            self.queue.push(delivery.at, Event::Arrive { to, from, bytes: delivery.bytes });
+        }
+    }
+
+    /// After a death nothing may wait for longer than it takes to notice it, and everybody must notice it.
+    fn check_waiting(&self, rank: Rank) -> Result<(), Violation> {
+        let Some(mourned_at) = self.mourned_at.filter(|at| *at < self.now) else { return Ok(()) };
+        let Some(node) = &self.nodes[rank as usize] else { return Ok(()) };
+        let too_long = self.plan.mourning();
+        if let Some(since) = node.waits_since().filter(|since| self.now.since((*since).max(Time(mourned_at.0 - too_long.as_nanos() as u64))) > too_long) {
+            return Err(self.violation(rank, format!("an operation asked at {} ns has not ended after a node's death", since.0)));
+        }
+        let unknown = self.oracle.casualties.keys().find(|dead| node.life == 0 && node.deaths.iter().all(|(known, _)| known != *dead));
+        match unknown {
+            Some(dead) => Err(self.violation(rank, format!("the death of node {dead} was not noticed"))),
+            None => Ok(()),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        let mourned = match self.plan.kill {
+            None => true,
+            Some(_) => !self.awaited && self.mourned_at.is_some_and(|_| self.nodes.iter().flatten().all(|node| node.life > 0 || !node.deaths.is_empty())),
+        };
+        let dead = |rank: Rank, life: u8| life == 0 && self.oracle.casualties.contains_key(&rank);
+        mourned && self.nodes.iter().flatten().all(Node::is_finished) && self.oracle.messages.outstanding(dead) == 0
+    }
+
+    /// What must hold in the end.
+    fn conclude(&self) -> Result<(), (Rank, String)> {
+        for node in self.nodes.iter().flatten() {
+            for thread in &node.threads {
+                thread.conclude(&self.oracle).map_err(|what| (node.rank, what))?;
+            }
+            if node.engine.in_flight() > 0 && !self.oracle.is_disturbed() {
+                return Err((node.rank, format!("{} operations are in flight that nobody asked for", node.engine.in_flight())));
+            }
+        }
+        if !self.oracle.is_disturbed() {
+            self.oracle.memory.check_words(|rank| self.oracle.casualties.contains_key(&rank)).map_err(|what| (0, what))?;
+        }
+        self.oracle.memory.check_fixed(FIXED_LEN).map_err(|what| (0, what))
+    }
+
+    /// All say goodbye, one after another.
+    fn close(&mut self) -> Result<(), Violation> {
+        for rank in 0..self.plan.nodes {
+            // From now on it is right to find a node dead.
+            self.oracle.casualties.insert(rank, self.now);
+        }
+        for rank in 0..self.plan.nodes {
+            if let Some(node) = self.nodes[rank as usize].as_mut() {
+                node.close();
+            }
+            let at = self.now + Duration::from_nanos(self.random.below(2_000_000));
+            self.wake(rank, at);
+        }
+        let until = self.now + GOODBYE;
+        self.run_while(|_| true, until)
+    }
+
+    fn violation(&self, node: Rank, what: String) -> Violation {
+        Violation { at: self.now, node, what }
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+}

@@ -1,0 +1,292 @@
+//! One node: its engine, its threads, and what it must do when.
+
+use crate::net::{SharedMailbox, SimLink, address_of, nowhere, open};
+use crate::oracle::{NodeMemory, Oracle};
+use crate::pages::SimPages;
+use crate::plan::{Plan, Role};
+use crate::program::{Accessor, Context, FIXED_LEN, Layout, Mail, Messenger, Program, Sharer, SimEngine, Together, WORDS_LEN};
+use crate::random::{Random, bytes_of};
+use crate::trace::Trace;
+use crossbeam_queue::SegQueue;
+use oikaze::engine::{Engine, Request, Setup, Submission};
+use oikaze::job::Secret;
+use oikaze_os::memory::Region;
+use oikaze_protocol::Rank;
+use oikaze_protocol::rma::{Published, Rights};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Death;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Turns in one go before others have theirs.
+const TURNS_IN_A_ROW: usize = 16;
+/// Between two turns of an engine that has more to do.
+const BREATH: Duration = Duration::from_micros(2);
+/// A link that was full is tried again after this.
+const LINK_AGAIN: Duration = Duration::from_micros(20);
+
+/// One node.
+pub struct Node {
+    /// Its rank.
+    pub rank: Rank,
+    /// Which life: 0 is the first.
+    pub life: u8,
+    /// Its engine.
+    pub engine: SimEngine,
+    /// Its threads.
+    pub threads: Vec<Box<dyn Program>>,
+    /// What the network fills and empties.
+    pub mailbox: SharedMailbox,
+    /// When its next turn is, if one is planned.
+    pub turn_at: Option<Time>,
+    /// It stands still until then.
+    pub stalled_until: Time,
+    /// Peers it has found dead.
+    pub deaths: Vec<(Rank, Death)>,
+    submissions: Arc<SegQueue<Submission>>,
+    together: Together,
+    /// Messages that its program reads later: when, from whom, how long.
+    unread: VecDeque<(Time, Rank, u64)>,
+    random: Random,
+    nodes: u32,
+    reading: Duration,
+}
+
+/// What a node's turns gave.
+pub struct Turned {
+    /// What it sent.
+    pub sent: Vec<(SocketAddr, Vec<u8>)>,
+    /// When it wants its next turn.
+    pub next: Option<Time>,
+}
+
+impl Node {
+    /// A node of this plan at the beginning of one of its lives.
+    ///
+    /// # Errors
+    /// The machine has no memory left.
+    pub fn start(plan: &Plan, rank: Rank, life: u8, now: Time, oracle: &mut Oracle) -> Result<Node, String> {
+        let purpose = |what: u64| Random::stream(plan.seed, what << 32 | u64::from(life) << 16 | u64::from(rank));
+        let link = SimLink::new(
+            address_of(rank),
+            usize::from(plan.settings.datagram_max),
+            plan.settings.receive_buffer as usize,
+            plan.stubborn,
+            purpose(1),
+        );
+        let mailbox = link.mailbox();
+        let submissions = Arc::new(SegQueue::new());
+        let pages = SimPages::new(purpose(2));
+        let setup = setup(plan, rank, life, &mut purpose(3));
+        let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), now).map_err(|failure| failure.to_string())?;
+        if plan.accessors > 0 && life == 0 {
+            let memory = publish(plan, rank, &mut engine, &submissions, oracle)?;
+            oracle.memory.add_node(rank, memory);
+        }
+        engine.connect(now);
+        Ok(Node {
+            rank,
+            life,
+            engine,
+            threads: threads(plan, rank, life),
+            mailbox,
+            turn_at: None,
+            stalled_until: Time::default(),
+            deaths: Vec::new(),
+            submissions,
+            together: Together::default(),
+            unread: VecDeque::new(),
+            random: purpose(4),
+            nodes: plan.nodes,
+            reading: plan.reading,
+        })
+    }
+
+    /// Run turns until there is nothing to do at this moment (or enough was done).
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn turn(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<Turned, String> {
+        let mut sent = Vec::new();
+        let mut next = None;
+        for _ in 0..TURNS_IN_A_ROW {
+            let work = self.engine.turn(now);
+            sent.append(&mut open(&self.mailbox).outbox);
+            trace.event(now, self.rank, format_args!("turn {work:?}"));
+            self.collect(now, oracle, trace)?;
+            self.read(now);
+            let (acted, wake) = self.poll(now, oracle, trace)?;
+            next = wake;
+            let waiting = !open(&self.mailbox).inbox.is_empty() || !self.submissions.is_empty();
+            if !acted && !work.more && !waiting {
+                return Ok(Turned { sent, next: self.next_turn(now, next) });
+            }
+            if work.more && work.sent == 0 && work.received == 0 && !acted && !waiting {
+                // Only the link stands in the way.
+                return Ok(Turned { sent, next: Some(now + LINK_AGAIN) });
+            }
+        }
+        Ok(Turned { sent, next: Some(next.map_or(now + BREATH, |next| next.max(now).min(now + BREATH))) })
+    }
+
+    fn next_turn(&self, now: Time, wake: Option<Time>) -> Option<Time> {
+        let reading = self.unread.iter().map(|(at, _, _)| *at).min();
+        let next = [self.engine.next_timeout(), wake, reading].into_iter().flatten().min()?;
+        Some(next.max(now + Duration::from_micros(1)))
+    }
+
+    /// What the turn has brought for the program, and what it says of peers.
+    fn collect(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<(), String> {
+        while let Some(arrived) = self.engine.take_arrived() {
+            let (from, len) = (arrived.from, arrived.body.len());
+            trace.event(now, self.rank, format_args!("{:?} {:#x} of {len} bytes from node {from}", arrived.class, arrived.tag));
+            if let Some(claim) = oracle.messages.arrived(self.rank, &arrived)? {
+                let what = "an ordered message came before the put that was posted before it";
+                oracle.memory.holds(what, self.rank, claim.offset, &claim.bytes)?;
+            }
+            let at = now + Duration::from_nanos(self.random.below(self.reading.as_nanos() as u64 + 1));
+            self.unread.push_back((at, from, len as u64));
+        }
+        while let Some((rank, death)) = self.engine.take_death() {
+            trace.event(now, self.rank, format_args!("finds node {rank} dead: {death:?}"));
+            if !oracle.casualties.contains_key(&rank) {
+                return Err(format!("node {rank} is well but was found dead: {death}"));
+            }
+            self.deaths.push((rank, death));
+        }
+        match self.engine.pages().misuse() {
+            Some(misuse) => Err(misuse),
+            None => oracle.memory.check_signals(self.rank),
+        }
+    }
+
+    /// The program reads messages whose time has come.
+    fn read(&mut self, now: Time) {
+        let submissions = &self.submissions;
+        self.unread.retain(|(at, from, bytes)| {
+            if *at <= now {
+                let request = Request::Consumed { from: *from, bytes: *bytes };
+                submissions.push(Submission { request, completion: None, keep: None });
+            }
+            *at > now
+        });
+    }
+
+    /// Let the threads look, in any order.
+    fn poll(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<(bool, Option<Time>), String> {
+        let Self { rank, life, engine, threads, submissions, together, random, nodes, .. } = self;
+        let (mut acted, mut wake) = (false, None);
+        let first = random.index(threads.len().max(1));
+        for turn in 0..threads.len() {
+            let at = (first + turn) % threads.len();
+            let (me, life, nodes) = (*rank, *life, *nodes);
+            let mut context = Context { now, me, life, nodes, engine, submissions, oracle, trace, together };
+            let progress = threads[at].poll(&mut context)?;
+            acted |= progress.acted;
+            wake = [wake, progress.wake].into_iter().flatten().min();
+        }
+        Ok((acted, wake))
+    }
+
+    /// Have all threads done what they wanted?
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(|thread| thread.is_finished())
+    }
+
+    /// Since when does its oldest operation wait?
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Time> {
+        self.threads.iter().filter_map(|thread| thread.waits_since()).chain(self.together.waits_since()).min()
+    }
+
+    /// What the view of each array permits, page by page.
+    pub fn views(&self) -> impl Iterator<Item = (ArrayId, Vec<Option<Access>>)> {
+        self.engine.pages_ref().views().into_iter()
+    }
+
+    /// What coherence counts.
+    #[must_use]
+    pub fn coherence_statistics(&self) -> coherence::Statistics {
+        *self.engine.coherence_ref().statistics()
+    }
+
+    /// Say goodbye to everybody.
+    pub fn close(&mut self) {
+        self.submissions.push(Submission { request: Request::Close, completion: None, keep: None });
+    }
+}
+
+fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
+    let mut secret = [0; 32];
+    secret.copy_from_slice(&bytes_of(plan.seed, 32));
+    let addresses = |peer: Rank| {
+        let real = address_of(peer);
+        match (peer == rank, plan.false_candidates) {
+            (true, _) => Vec::new(),
+            (false, true) => vec![nowhere(peer), real],
+            (false, false) => vec![real],
+        }
+    };
+    Setup {
+        me: rank,
+        nodes: plan.nodes,
+        incarnation: 1 + u64::from(life),
+        addresses: (0..plan.nodes).map(addresses).collect(),
+        connections: (0..plan.nodes).map(|_| random.word().max(1)).collect(),
+        settings: plan.settings,
+        secret: Secret::from_bytes(secret),
+    }
+}
+
+/// Make the node's regions known under their names.
+fn publish(
+    plan: &Plan,
+    rank: Rank,
+    engine: &mut SimEngine,
+    submissions: &SegQueue<Submission>,
+    oracle: &Oracle,
+) -> Result<NodeMemory, String> {
+    let no_memory = |error: oikaze_os::memory::MemoryError| error.to_string();
+    let fixed = Region::private(FIXED_LEN).map_err(no_memory)?;
+    fixed.write(0, &oracle.memory.fixed(rank, FIXED_LEN)).map_err(|error| error.to_string())?;
+    let arena_len = Layout::arena_len(plan.accessors, plan.stripe);
+    let arena = if rank % 2 == 0 { Region::private(arena_len) } else { Region::shared(arena_len) }.map_err(no_memory)?;
+    let words = Region::private(WORDS_LEN).map_err(no_memory)?;
+    let closed = Region::private(4096).map_err(no_memory)?;
+    let regions = [
+        ("fixed", &fixed, Rights::READ),
+        ("arena", &arena, Rights::READ | Rights::WRITE),
+        ("words", &words, Rights::READ | Rights::ATOMIC),
+        ("closed", &closed, Rights::NONE),
+    ];
+    for (name, region, rights) in regions {
+        let registered = engine.memory().insert(region.clone(), rights).map_err(no_memory)?;
+        let published = Published { key: registered.key, len: region.len() as u64, rights };
+        let request = Request::Publish { name: name.to_owned(), published };
+        submissions.push(Submission { request, completion: None, keep: None });
+    }
+    Ok(NodeMemory { fixed, arena, words })
+}
+
+fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {
+    let stream = |at: usize| Random::stream(plan.seed, 5 << 32 | u64::from(life) << 24 | u64::from(rank) << 8 | at as u64);
+    if life > 0 {
+        // What takes a dead node's place knows nothing of what it did; it only writes letters.
+        return vec![Box::new(Messenger::new(Mail { count: 20, in_flight: 8, longest: 10_000 }, stream(0)))];
+    }
+    let mut threads: Vec<Box<dyn Program>> = Vec::new();
+    for (at, role) in plan.roles[rank as usize].iter().enumerate() {
+        match (role, &plan.shared) {
+            (Role::Messenger(mail), _) => threads.push(Box::new(Messenger::new(*mail, stream(at)))),
+            (Role::Accessor(work), _) => threads.push(Box::new(Accessor::new(*work, stream(at)))),
+            (Role::Sharer(thread), Some(shared)) => {
+                threads.push(Box::new(Sharer::new(Arc::clone(shared), *thread, plan.sharers, stream(at))));
+            }
+            (Role::Sharer(_), None) => {}
+        }
+    }
+    threads
+}

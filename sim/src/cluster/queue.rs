@@ -1,0 +1,73 @@
+//! What will happen, in order of time, and of being decided where times are equal.
+
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Something that will happen.
+#[derive(Debug)]
+pub enum Event {
+    /// A datagram comes to a node.
+    Arrive { to: Rank, from: SocketAddr, bytes: Vec<u8> },
+    /// A node's engine has a turn, if it is still planned.
+    Turn { rank: Rank, life: u8 },
+    /// A node stands still.
+    Stall { rank: Rank, span: Duration },
+    /// A node is no more.
+    Kill { rank: Rank },
+    /// A newer process takes its place.
+    Restart { rank: Rank },
+}
+
+#[derive(Debug)]
+struct Planned {
+    at: Time,
+    order: u64,
+    event: Event,
+}
+
+/// All that will happen.
+#[derive(Debug, Default)]
+pub struct Queue {
+    heap: BinaryHeap<Reverse<Planned>>,
+    count: u64,
+}
+
+impl Queue {
+    /// Plan something.
+    pub fn push(&mut self, at: Time, event: Event) {
+        self.count += 1;
+        self.heap.push(Reverse(Planned { at, order: self.count, event }));
+    }
+
+    /// The next to happen, if it happens before `until`.
+    pub fn pop_before(&mut self, until: Time) -> Option<(Time, Event)> {
+        if self.heap.peek().is_none_or(|Reverse(planned)| planned.at >= until) {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(planned)| (planned.at, planned.event))
+    }
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Planned) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Planned) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Planned) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Planned {}

@@ -1,0 +1,77 @@
+//! Many seeds, on several threads: each run is one thread's alone.
+
+use crate::plan::Scenario;
+use crate::run::{Outcome, run};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+
+/// Which seeds to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Hunt {
+    /// The first.
+    pub from: u64,
+    /// How many.
+    pub seeds: u64,
+    /// On so many threads.
+    pub jobs: usize,
+    /// What is done; `None`: each seed's own.
+    pub scenario: Option<Scenario>,
+    /// One failure is enough.
+    pub stop_at_first: bool,
+}
+
+/// What they gave.
+#[derive(Debug, Default)]
+pub struct Hunted {
+    /// Seeds that were run.
+    pub runs: u64,
+    /// Datagrams sent in all of them.
+    pub datagrams: u64,
+    /// Virtual nanoseconds of all of them.
+    pub time: u64,
+    /// Those that failed, in order of their seeds.
+    pub failures: Vec<Outcome>,
+}
+
+/// Run seeds; `report` is called after each.
+pub fn hunt(hunt: &Hunt, report: impl Fn(&Hunted) + Sync) -> Hunted {
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let hunted = Mutex::new(Hunted::default());
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= hunt.seeds {
+                return;
+            }
+            let seed = hunt.from + at;
+            let outcome = run(seed, hunt.scenario.unwrap_or_else(|| Scenario::of_seed(seed)), false);
+            let mut hunted = lock(&hunted);
+            hunted.runs += 1;
+            match &outcome.result {
+                Ok(summary) => {
+                    hunted.datagrams += summary.datagrams;
+                    hunted.time += summary.time;
+                }
+                Err(_) => {
+                    stop.fetch_or(hunt.stop_at_first, Ordering::Relaxed);
+                    hunted.failures.push(outcome);
+                }
+            }
+            report(&hunted);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..hunt.jobs.max(1) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut hunted = hunted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    hunted.failures.sort_by_key(|outcome| outcome.seed);
+    hunted
+}
+
+fn lock(hunted: &Mutex<Hunted>) -> MutexGuard<'_, Hunted> {
+    hunted.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,166 @@
+//! The network: what becomes of each datagram between two nodes, by the seed.
+
+mod link;
+mod weather;
+
+pub use link::{Mailbox, SharedMailbox, SimLink, open};
+pub use weather::{Partition, Weather};
+
+use crate::random::Random;
+use oikaze_os::link::{FaultPlan, FaultSettings, Fate};
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// The port of every simulated node.
+const PORT: u16 = 7000;
+
+/// Where a node is.
+#[must_use]
+pub fn address_of(rank: Rank) -> SocketAddr {
+    let low = u8::try_from(rank + 1).unwrap_or(u8::MAX);
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, low), PORT))
+}
+
+/// An address where nobody is, for candidates that do not work.
+#[must_use]
+pub fn nowhere(rank: Rank) -> SocketAddr {
+    let low = u8::try_from(rank + 1).unwrap_or(u8::MAX);
+    SocketAddr::from((Ipv4Addr::new(10, 99, 0, low), PORT))
+}
+
+/// Whose address this is.
+#[must_use]
+pub fn rank_of(address: SocketAddr, nodes: u32) -> Option<Rank> {
+    (0..nodes).find(|&rank| address_of(rank) == address)
+}
+
+/// One copy of a datagram that will arrive.
+#[derive(Debug)]
+pub struct Delivery {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub bytes: Vec<u8>,
+}
+
+/// One direction between two nodes.
+#[derive(Debug)]
+struct Way {
+    plan: FaultPlan,
+    random: Random,
+    /// Datagrams of the burst of loss that are still to come.
+    burst: u64,
+    /// When the last datagram has left the sender's wire.
+    busy: Time,
+}
+
+/// All ways between all nodes.
+#[derive(Debug)]
+pub struct Network {
+    weather: Weather,
+    nodes: u32,
+    ways: Vec<Way>,
+    counts: Counts,
+}
+
+/// What the network did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Copies that arrived or will.
+    pub delivered: u64,
+    /// Lost, by chance, burst or partition.
+    pub lost: u64,
+    /// Copies with wrong bytes.
+    pub damaged: u64,
+}
+
+impl Network {
+    /// A network for so many nodes.
+    #[must_use]
+    pub fn new(seed: u64, nodes: u32, weather: Weather) -> Network {
+        let ways = (0..u64::from(nodes) * u64::from(nodes))
+            .map(|way| {
+                let mut random = Random::stream(seed, 0x6e65_7400 + way);
+                let plan = FaultPlan::new(FaultSettings { seed: random.word(), ..weather.faults });
+                Way { plan, random, burst: 0, busy: Time::default() }
+            })
+            .collect();
+        Network { weather, nodes, ways, counts: Counts::default() }
+    }
+
+    /// What the network did so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The network's faults.
+    #[must_use]
+    pub fn weather(&self) -> &Weather {
+        &self.weather
+    }
+
+    /// A datagram leaves; the copies of it that will arrive. Faults end when the weather does.
+    pub fn send(&mut self, from: Rank, to: Rank, bytes: Vec<u8>, now: Time) -> Vec<Delivery> {
+        self.counts.sent += 1;
+        let Self { weather, nodes, ways, counts } = self;
+        let way = &mut ways[(from * *nodes + to) as usize];
+        let verdict = way.plan.decide();
+        let (burst, length) = (way.random.chance(weather.burst), way.random.between(1, weather.burst_max.max(1)));
+        if burst && way.burst == 0 {
+            way.burst = length;
+        }
+        let in_burst = way.burst > 0;
+        way.burst = way.burst.saturating_sub(1);
+        if in_burst || weather.partitions.iter().any(|partition| partition.cuts(from, to, now)) {
+            counts.lost += 1;
+            return Vec::new();
+        }
+        // The wire carries one datagram after another.
+        way.busy = way.busy.max(now) + Duration::from_nanos(bytes.len() as u64 * weather.nanos_per_byte);
+        let left = way.busy;
+        let mut deliveries = Vec::new();
+        for fate in [verdict.first, verdict.second].into_iter().flatten() {
+            let mut copy = bytes.clone();
+            if let Some(corruption) = fate.corrupt {
+                counts.damaged += 1;
+                corruption.apply(&mut copy);
+                garble(&mut way.random, &mut copy);
+            }
+            let at = left + weather.latency + weather.lateness(&fate, &mut way.random);
+            deliveries.push(Delivery { at, bytes: copy });
+        }
+        counts.lost += u64::from(verdict.first.is_none());
+        counts.delivered += deliveries.len() as u64;
+        deliveries
+    }
+}
+
+impl Weather {
+    fn lateness(&self, fate: &Fate, random: &mut Random) -> Duration {
+        let jitter = random.below(self.jitter.as_nanos() as u64 + 1);
+        // "Overtaken by n" is so many times the time between two datagrams of a busy sender, and a little.
+        let behind = u64::from(fate.overtaken) * random.between(1_000, 60_000);
+        fate.delay + Duration::from_nanos(jitter + behind)
+    }
+}
+
+/// Beyond the one turned bit: sometimes a run of bytes is replaced, the end cut off, or bytes added.
+fn garble(random: &mut Random, bytes: &mut Vec<u8>) {
+    if bytes.is_empty() {
+        return;
+    }
+    match random.below(8) {
+        0 => {
+            let (at, len) = (random.index(bytes.len()), random.between(1, 16) as usize);
+            bytes.iter_mut().skip(at).take(len).for_each(|byte| *byte = random.word() as u8);
+        }
+        1 => bytes.truncate(random.index(bytes.len())),
+        2 => bytes.extend((0..random.between(1, 16)).map(|_| random.word() as u8)),
+        _ => {}
+    }
+}

@@ -1,0 +1,127 @@
+//! Which faults a run has, and how bad they are.
+
+use crate::random::Random;
+use oikaze_os::link::FaultSettings;
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use std::fmt;
+use std::time::Duration;
+
+/// Two groups of nodes that cannot reach one another for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// From here.
+    pub from: Time,
+    /// To here.
+    pub until: Time,
+    /// A bit for each rank: the nodes on one side.
+    pub side: u64,
+    /// Only datagrams from that side to the other are lost.
+    pub one_way: bool,
+}
+
+impl Partition {
+    /// Does it stop a datagram that leaves now?
+    #[must_use]
+    pub fn cuts(&self, from: Rank, to: Rank, now: Time) -> bool {
+        let on_side = |rank: Rank| self.side >> (rank % 64) & 1 == 1;
+        let crosses = if self.one_way { on_side(from) && !on_side(to) } else { on_side(from) != on_side(to) };
+        crosses && self.from <= now && now < self.until
+    }
+}
+
+/// The faults of one run.
+#[derive(Clone, Debug)]
+pub struct Weather {
+    /// Loss, duplication, reordering, corruption, delay: each datagram for itself.
+    pub faults: FaultSettings,
+    /// How often a burst of loss begins.
+    pub burst: f64,
+    /// Its longest, in datagrams.
+    pub burst_max: u64,
+    /// One way, at least.
+    pub latency: Duration,
+    /// And up to so much more.
+    pub jitter: Duration,
+    /// Of the wire.
+    pub nanos_per_byte: u64,
+    /// Nodes that cannot reach one another for a while.
+    pub partitions: Vec<Partition>,
+}
+
+impl Weather {
+    /// Weather by chance: from none to all faults at their worst together.
+    #[must_use]
+    pub fn any(random: &mut Random, nodes: u32) -> Weather {
+        let mut weather = Weather::fair(random);
+        // Drawn always, used as the kind of weather says.
+        let mut level = |most: f64| random.below(1 + (most * 100.0) as u64) as f64 / 100.0;
+        let (loss, duplicate, reorder, corrupt) = (level(0.3), level(0.3), level(0.3), level(0.3));
+        let faults = &mut weather.faults;
+        match random.below(10) {
+            0 => {}
+            1 => faults.loss = loss.max(0.1),
+            2 => faults.duplicate = duplicate.max(0.1),
+            3 => faults.reorder = reorder.max(0.1),
+            4 => faults.corrupt = corrupt.max(0.1),
+            5 => (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (0.05, 0.05, 0.05, 0.01),
+            6 => (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (0.3, 0.3, 0.3, 0.1),
+            _ => (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (loss, duplicate, reorder, corrupt / 3.0),
+        }
+        if random.chance(0.3) {
+            (weather.burst, weather.burst_max) = (random.between(1, 10) as f64 / 1000.0, random.spread(2, 64));
+        }
+        for _ in 0..random.below(4).saturating_sub(1) {
+            weather.partitions.push(Weather::partition(random, nodes));
+        }
+        weather
+    }
+
+    /// Few faults: for what is timed, such as the end of a node.
+    #[must_use]
+    pub fn mild(random: &mut Random) -> Weather {
+        let mut weather = Weather::fair(random);
+        let mut level = |most: u64| random.below(most + 1) as f64 / 100.0;
+        let (loss, duplicate, reorder, corrupt) = (level(5), level(10), level(10), level(2));
+        let faults = &mut weather.faults;
+        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (loss, duplicate, reorder, corrupt);
+        weather
+    }
+
+    fn fair(random: &mut Random) -> Weather {
+        let latency = Duration::from_nanos(random.spread(5_000, 2_000_000));
+        let jitter = if random.chance(0.5) { random.spread(100, 20_000) } else { random.spread(1_000, 3_000_000) };
+        Weather {
+            faults: FaultSettings::default(),
+            burst: 0.0,
+            burst_max: 0,
+            latency,
+            jitter: Duration::from_nanos(jitter),
+            nanos_per_byte: *random.pick(&[0, 0, 1, 8]),
+            partitions: Vec::new(),
+        }
+    }
+
+    fn partition(random: &mut Random, nodes: u32) -> Partition {
+        let from = Time(random.below(400_000_000));
+        let until = from + Duration::from_nanos(random.spread(1_000_000, 800_000_000));
+        let side = random.between(1, (1 << nodes) - 2);
+        Partition { from, until, side, one_way: random.chance(0.3) }
+    }
+
+    /// The share of datagrams that do not get through, about: how patient a run must be.
+    #[must_use]
+    pub fn badness(&self) -> f64 {
+        let burst = self.burst * self.burst_max as f64 / 2.0;
+        1.0 - (1.0 - self.faults.loss) * (1.0 - self.faults.corrupt) * (1.0 - burst.min(0.5))
+    }
+}
+
+impl fmt::Display for Weather {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FaultSettings { loss, duplicate, reorder, corrupt, .. } = self.faults;
+        write!(f, "loss {loss} duplicate {duplicate} reorder {reorder} corrupt {corrupt}, ")?;
+        write!(f, "bursts {} of {}, latency {:?} + {:?}, ", self.burst, self.burst_max, self.latency, self.jitter)?;
+        write!(f, "{} ns a byte, {} partitions", self.nanos_per_byte, self.partitions.len())
+    }
+}

@@ -1,0 +1,190 @@
+//! Regions: what every node's memory must hold, and that no atomic was done twice or not at all (spec/memory.md).
+
+use crate::random::{bytes_of, mix};
+use crate::violation::Check;
+use oikaze_os::memory::Region;
+use oikaze_protocol::Rank;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A word that only atomics change, in a node's region of words.
+#[derive(Clone, Debug, Default)]
+pub struct Word {
+    /// Atomics asked for.
+    pub asked: u64,
+    /// Sum of what was added.
+    pub sum: u64,
+    /// Old values that came back (for words that are only added 1 to).
+    pub olds: BTreeSet<u64>,
+    /// For words whose values are exchanged: which value took the place of which.
+    pub successors: BTreeMap<u64, u64>,
+    /// Values that somebody tried to put there.
+    pub tried: BTreeSet<u64>,
+}
+
+/// A put with a signal under way: whoever sees the signal must see the data.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// Where the signal's word is.
+    pub word: u64,
+    /// The word's value once the signal has been given.
+    pub raised: u64,
+    /// In the arena, from here on.
+    pub offset: u64,
+    /// These bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The regions of one node, as the simulator sees them.
+#[derive(Clone, Debug)]
+pub struct NodeMemory {
+    /// Never written.
+    pub fixed: Region,
+    /// Written by puts.
+    pub arena: Region,
+    /// Changed by atomics and signals.
+    pub words: Region,
+}
+
+/// All regions of a run.
+#[derive(Debug)]
+pub struct MemoryOracle {
+    seed: u64,
+    nodes: BTreeMap<Rank, NodeMemory>,
+    words: BTreeMap<(Rank, u64), Word>,
+    watches: BTreeMap<(Rank, u64), Watch>,
+    unique: u64,
+}
+
+impl MemoryOracle {
+    pub(super) fn new(seed: u64) -> MemoryOracle {
+        MemoryOracle { seed, nodes: BTreeMap::new(), words: BTreeMap::new(), watches: BTreeMap::new(), unique: 0 }
+    }
+
+    /// What stands in a node's fixed region.
+    #[must_use]
+    pub fn fixed(&self, node: Rank, len: usize) -> Vec<u8> {
+        bytes_of(mix(self.seed) ^ u64::from(node), len)
+    }
+
+    /// A node has these regions.
+    pub fn add_node(&mut self, node: Rank, memory: NodeMemory) {
+        self.nodes.insert(node, memory);
+    }
+
+    /// A value that nobody else uses.
+    pub fn unique(&mut self) -> u64 {
+        self.unique += 1;
+        mix(self.seed ^ self.unique) | 1
+    }
+
+    /// Bytes of a node's arena, now.
+    #[must_use]
+    pub fn arena(&self, node: Rank, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        if let Some(memory) = self.nodes.get(&node) {
+            let _ = memory.arena.read(offset, &mut bytes);
+        }
+        bytes
+    }
+
+    /// Are these bytes in a node's arena, now?
+    ///
+    /// # Errors
+    /// Others are.
+    pub fn holds(&self, what: &str, node: Rank, offset: u64, bytes: &[u8]) -> Check {
+        let found = self.arena(node, offset, bytes.len());
+        match found.iter().zip(bytes).position(|(found, wanted)| found != wanted) {
+            None => Ok(()),
+            Some(at) => Err(format!(
+                "{what}: {} bytes at {offset} of node {node}'s arena differ from byte {at} on: {:02x?} instead of {:02x?}",
+                bytes.len(),
+                &found[at..(at + 8).min(found.len())],
+                &bytes[at..(at + 8).min(bytes.len())]
+            )),
+        }
+    }
+
+    /// What is known of a word.
+    pub fn word(&mut self, node: Rank, offset: u64) -> &mut Word {
+        self.words.entry((node, offset)).or_default()
+    }
+
+    /// A word's value, now.
+    #[must_use]
+    pub fn value(&self, node: Rank, offset: u64) -> u64 {
+        self.nodes.get(&node).and_then(|memory| memory.words.load_u64(offset).ok()).unwrap_or(0)
+    }
+
+    /// Look after a put with signal from now on.
+    pub fn watch(&mut self, node: Rank, watch: Watch) {
+        self.watches.insert((node, watch.word), watch);
+    }
+
+    /// It is settled: the signal must have been given, exactly once.
+    ///
+    /// # Errors
+    /// It was not, or more often, or the data is not there.
+    pub fn unwatch(&mut self, node: Rank, word: u64) -> Check {
+        let Some(watch) = self.watches.remove(&(node, word)) else { return Ok(()) };
+        let value = self.value(node, word);
+        if value != watch.raised {
+            return Err(format!("a put with signal is settled, but its word {word} at node {node} is {value}, not {}", watch.raised));
+        }
+        self.holds("settled put with signal", node, watch.offset, &watch.bytes)
+    }
+
+    /// Of all signals at this node that have been given: is the data there?
+    ///
+    /// # Errors
+    /// A signal came before its data.
+    pub fn check_signals(&self, node: Rank) -> Check {
+        for watch in self.watches.range((node, 0)..=(node, u64::MAX)).map(|(_, watch)| watch) {
+            if self.value(node, watch.word) == watch.raised {
+                self.holds("a signal was given before its data was there", node, watch.offset, &watch.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Do all words hold what the atomics done to them leave?
+    ///
+    /// # Errors
+    /// One does not.
+    pub fn check_words(&self, is_dead: impl Fn(Rank) -> bool) -> Check {
+        for ((node, offset), word) in self.words.iter().filter(|((node, _), _)| !is_dead(*node)) {
+            let value = self.value(*node, *offset);
+            if word.tried.is_empty() {
+                if value != word.sum {
+                    return Err(format!("word {offset} of node {node} is {value} after additions that sum up to {}", word.sum));
+                }
+                continue;
+            }
+            let (mut last, mut steps) = (0, 0);
+            while let Some(&next) = word.successors.get(&last) {
+                (last, steps) = (next, steps + 1);
+            }
+            if steps != word.successors.len() || value != last {
+                return Err(format!(
+                    "word {offset} of node {node} is {value}; its exchanges lead to {last} in {steps} of {} steps",
+                    word.successors.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Are the fixed regions as they were?
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn check_fixed(&self, len: usize) -> Check {
+        for (node, memory) in &self.nodes {
+            let mut bytes = vec![0; len];
+            let _ = memory.fixed.read(0, &mut bytes);
+            if bytes != self.fixed(*node, len) {
+                return Err(format!("the read-only region of node {node} has changed"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! Locks and collectives: what no node can see alone.
+
+use crate::violation::Check;
+use oikaze_protocol::Rank;
+use std::collections::BTreeMap;
+
+/// One lock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lock {
+    holder: Option<(Rank, usize)>,
+    /// Critical sections finished.
+    count: u64,
+}
+
+/// All locks and collectives of a run.
+#[derive(Debug)]
+pub struct SharedOracle {
+    locks: BTreeMap<u64, Lock>,
+    /// Collectives that each node has entered.
+    entered: Vec<u64>,
+}
+
+impl SharedOracle {
+    pub(super) fn new(nodes: u32) -> SharedOracle {
+        SharedOracle { locks: BTreeMap::new(), entered: vec![0; nodes as usize] }
+    }
+
+    /// A thread was told that it holds a lock; how many critical sections there were before its own.
+    ///
+    /// # Errors
+    /// Another holds it.
+    pub fn acquired(&mut self, lock: u64, who: (Rank, usize)) -> Result<u64, String> {
+        let known = self.locks.entry(lock).or_default();
+        match known.holder.replace(who) {
+            None => Ok(known.count),
+            Some(other) => Err(format!("lock {lock} was granted to node {} thread {} while node {} thread {} holds it", who.0, who.1, other.0, other.1)),
+        }
+    }
+
+    /// A thread gives a lock back.
+    pub fn releases(&mut self, lock: u64) {
+        let known = self.locks.entry(lock).or_default();
+        known.holder = None;
+        known.count += 1;
+    }
+
+    /// A node enters its next collective; its number.
+    pub fn enters(&mut self, node: Rank) -> u64 {
+        let entered = &mut self.entered[node as usize];
+        *entered += 1;
+        *entered
+    }
+
+    /// A collective is over at a node.
+    ///
+    /// # Errors
+    /// Not all have entered it.
+    pub fn is_over(&self, collective: u64) -> Check {
+        match self.entered.iter().position(|entered| *entered < collective) {
+            None => Ok(()),
+            Some(rank) => Err(format!("collective {collective} is over before node {rank} has entered it")),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What a run is: drawn from its seed before it begins.
+
+use crate::net::Weather;
+use crate::program::{Layout, Mail, SharedPlan, Size, Work};
+use crate::random::Random;
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Settings;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the nodes are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scenario {
+    /// Users' messages of all classes.
+    Messages,
+    /// One-sided operations.
+    Memory,
+    /// Programs on shared arrays.
+    Shared,
+    /// All of these at once.
+    Mixed,
+    /// All of these at once, and a node dies.
+    Kill,
+}
+
+impl Scenario {
+    /// Each of them.
+    pub const ALL: [Scenario; 5] = [Scenario::Messages, Scenario::Memory, Scenario::Shared, Scenario::Mixed, Scenario::Kill];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::Messages => "messages",
+            Scenario::Memory => "memory",
+            Scenario::Shared => "shared",
+            Scenario::Mixed => "mixed",
+            Scenario::Kill => "kill",
+        }
+    }
+
+    /// The scenario of a seed, when all are run.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Scenario {
+        *Random::stream(seed, 0x5ce).pick(&[
+            Scenario::Messages,
+            Scenario::Memory,
+            Scenario::Memory,
+            Scenario::Shared,
+            Scenario::Shared,
+            Scenario::Shared,
+            Scenario::Mixed,
+            Scenario::Kill,
+        ])
+    }
+}
+
+/// A node dies.
+#[derive(Clone, Copy, Debug)]
+pub struct Kill {
+    /// Which.
+    pub rank: Rank,
+    /// When.
+    pub at: Time,
+    /// A newer process takes its place after so long.
+    pub restart: Option<Duration>,
+}
+
+/// A node does nothing for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct Stall {
+    /// Which.
+    pub rank: Rank,
+    /// When.
+    pub at: Time,
+    /// For how long.
+    pub span: Duration,
+}
+
+/// What one thread is.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// Sends messages.
+    Messenger(Mail),
+    /// Uses remote memory.
+    Accessor(Work),
+    /// Shares arrays: its number among those of its node.
+    Sharer(usize),
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed it follows from.
+    pub seed: u64,
+    /// What is done.
+    pub scenario: Scenario,
+    /// How many nodes.
+    pub nodes: u32,
+    /// Wind's settings at all of them.
+    pub settings: Settings,
+    /// Every first candidate address is one where nobody is.
+    pub false_candidates: bool,
+    /// The link takes only part of a batch so often.
+    pub stubborn: f64,
+    /// A program reads its messages after at most so long.
+    pub reading: Duration,
+    /// A turn comes at most so long after what causes it.
+    pub sluggish: Duration,
+    /// The network's faults.
+    pub weather: Weather,
+    /// Nodes that stand still for a while.
+    pub stalls: Vec<Stall>,
+    /// The node that dies.
+    pub kill: Option<Kill>,
+    /// The threads of each node.
+    pub roles: Vec<Vec<Role>>,
+    /// Threads of all nodes that use remote memory.
+    pub accessors: u64,
+    /// Each one's part of every arena.
+    pub stripe: u64,
+    /// What the sharers do.
+    pub shared: Option<Arc<SharedPlan>>,
+    /// Sharers on each node.
+    pub sharers: usize,
+    /// When it must be over.
+    pub deadline: Time,
+}
+
+/// An operation of a healthy cluster may take this long on the worst network.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+impl Plan {
+    /// The run of this seed.
+    #[must_use]
+    pub fn new(seed: u64, scenario: Scenario) -> Plan {
+        let random = &mut Random::stream(seed, 0x706c_616e);
+        let nodes = if random.chance(0.1) { random.between(6, 8) } else { random.between(2, 5) } as u32;
+        let killing = scenario == Scenario::Kill;
+        let weather = if killing { Weather::mild(random) } else { Weather::any(random, nodes) };
+        let settings = settings(random, killing);
+        // The worse the weather and the more the nodes, the less there is to do.
+        let ease = (1.0 - weather.badness()).powi(2) * (3.0 / f64::from(nodes)).min(1.0);
+        let mut plan = Plan {
+            seed,
+            scenario,
+            nodes,
+            settings,
+            false_candidates: random.chance(0.2),
+            stubborn: if random.chance(0.3) { 0.3 } else { 0.0 },
+            reading: Duration::from_nanos(random.spread(1, 20_000_000)),
+            sluggish: Duration::from_nanos(random.spread(1, 50_000)),
+            weather,
+            stalls: Vec::new(),
+            kill: None,
+            roles: Vec::new(),
+            accessors: 0,
+            stripe: random.spread(4096, 96 * 1024),
+            shared: None,
+            sharers: random.between(1, 3) as usize,
+            deadline: Time::default() + PATIENCE,
+        };
+        plan.draw_threads(random, ease);
+        if !killing {
+            for _ in 0..random.below(3) {
+                let (rank, at) = (random.below(u64::from(nodes)) as u32, Time(random.below(300_000_000)));
+                plan.stalls.push(Stall { rank, at, span: Duration::from_nanos(random.spread(1_000_000, 500_000_000)) });
+            }
+        } else {
+            let (rank, at) = (random.below(u64::from(nodes)) as u32, Time(random.spread(1, 100_000_000)));
+            let restart = random.chance(0.4).then(|| Duration::from_nanos(random.spread(1_000_000, 3_000_000_000)));
+            plan.kill = Some(Kill { rank, at, restart });
+        }
+        plan
+    }
+
+    fn draw_threads(&mut self, random: &mut Random, ease: f64) {
+        let all = matches!(self.scenario, Scenario::Mixed | Scenario::Kill);
+        let wants = |scenario| all || self.scenario == scenario;
+        let longest = random.spread(2_000, (200_000.0 * ease) as u64 + 4_000) as usize;
+        if wants(Scenario::Shared) {
+            let size = Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 1 + (6.0 * ease) as u64 };
+            self.shared = Some(Arc::new(SharedPlan::any(size, random)));
+        }
+        let scale = ease * if all { 0.4 } else { 1.0 };
+        let (mail, work) = (wants(Scenario::Messages), wants(Scenario::Memory));
+        for _ in 0..self.nodes {
+            let mut roles = Vec::new();
+            for _ in 0..if mail { random.between(1, 2) } else { 0 } {
+                let count = random.spread(1, (150.0 * scale) as u64 + 4);
+                roles.push(Role::Messenger(Mail { count, in_flight: random.spread(1, 64) as usize, longest }));
+            }
+            for _ in 0..if work { random.between(1, 2) } else { 0 } {
+                let (count, in_flight) = (random.spread(8, (200.0 * scale) as u64 + 24), random.spread(1, 24) as usize);
+                let layout = Layout { thread: self.accessors, stripe: self.stripe };
+                roles.push(Role::Accessor(Work { count, in_flight, longest, layout }));
+                self.accessors += 1;
+            }
+            if self.shared.is_some() {
+                roles.extend((0..self.sharers).map(Role::Sharer));
+            }
+            self.roles.push(roles);
+        }
+    }
+
+    /// Within this time after a node's end every operation of the others must be settled, and its end be known.
+    #[must_use]
+    pub fn mourning(&self) -> Duration {
+        // To begin with, the dead node may have been heard just before; and its silence is noticed when a timer says so.
+        self.settings.failure_time * 3 / 2 + Duration::from_secs(1)
+    }
+}
+
+fn settings(random: &mut Random, killing: bool) -> Settings {
+    let mut settings = Settings { datagram_max: *random.pick(&[1232, 1232, 1472, 1472, 2000, 8952]), ..Settings::default() };
+    if random.chance(0.4) {
+        settings.window_max = random.spread(4_000, 1 << 20);
+    }
+    if random.chance(0.4) {
+        settings.credit = random.spread(1_000, 1 << 20);
+    }
+    if random.chance(0.3) {
+        settings.held_max = random.spread(4_000, 1 << 20);
+    }
+    settings.receive_buffer = *random.pick(&[16 * 1024, 64 * 1024, 208 * 1024, 208 * 1024, 1 << 20]);
+    if killing {
+        settings.failure_time = Duration::from_millis(*random.pick(&[1_000, 2_000, 5_000]));
+    }
+    settings
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "scenario {}, {} nodes, seed {:#x}", self.scenario.name(), self.nodes, self.seed)?;
+        writeln!(f, "network: {}", self.weather)?;
+        for partition in &self.weather.partitions {
+            writeln!(f, "partition: {partition:?}")?;
+        }
+        writeln!(f, "settings: {:?}", self.settings)?;
+        let (stubborn, reading) = (self.stubborn, self.reading);
+        writeln!(f, "link refuses {stubborn}, reading {reading:?}, turns after {:?}, stalls {:?}, {:?}", self.sluggish, self.stalls, self.kill)?;
+        if let Some(shared) = &self.shared {
+            writeln!(f, "arrays: {:?}", shared.arrays)?;
+            writeln!(f, "locks: {:?}, {} phases, {} threads a node", shared.cells, shared.phases.len(), self.sharers)?;
+        }
+        Ok(())
+    }
+}

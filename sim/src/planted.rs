@@ -1,0 +1,47 @@
+//! Deliberately planted bugs: would the simulator notice?
+
+use crate::hunt::{Hunt, hunt};
+use crate::plan::Scenario;
+use crate::run::Outcome;
+use oikaze_protocol::planted::{Bug, plant};
+
+/// What became of one planted bug.
+#[derive(Clone, Debug)]
+pub struct Caught {
+    /// Which.
+    pub bug: Bug,
+    /// The run that found it, and how many ran before it.
+    pub by: Option<(Outcome, u64)>,
+}
+
+/// Plant a bug in this process, look for it with at most so many seeds, and take it out again. One at a time in a process: the
+/// switch is everybody's.
+#[must_use]
+pub fn seek(bug: Bug, from: u64, seeds: u64, jobs: usize) -> Caught {
+    plant(Some(bug));
+    let hunted = hunt(&Hunt { from, seeds, jobs, scenario: scenario_of(bug), stop_at_first: true }, |_| {});
+    plant(None);
+    let by = hunted.failures.into_iter().next().map(|outcome| {
+        let tried = outcome.seed - from;
+        (outcome, tried)
+    });
+    Caught { bug, by }
+}
+
+/// Where a bug is likeliest to show.
+fn scenario_of(bug: Bug) -> Option<Scenario> {
+    Some(match bug {
+        Bug::CompleteBeforePlaced | Bug::RepeatAtomic | Bug::SignalBeforeData => Scenario::Memory,
+        Bug::SkipInvalidation | Bug::LoseDiff | Bug::GrantLockTwice | Bug::ReleaseBarrierEarly | Bug::ForgetStaleFetch => {
+            Scenario::Shared
+        }
+        Bug::DeliverOrderedEarly | Bug::IgnoreClassRule | Bug::AcceptDuplicateMessage => Scenario::Messages,
+        _ => return None,
+    })
+}
+
+/// The bug of this name, as the command line has it.
+#[must_use]
+pub fn by_name(name: &str) -> Option<Bug> {
+    Bug::ALL.into_iter().find(|bug| format!("{bug:?}").eq_ignore_ascii_case(name))
+}

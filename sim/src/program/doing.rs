@@ -1,0 +1,149 @@
+//! One-sided operations under way, and what must be true when each is settled.
+
+use crate::oracle::{MessageId, Oracle};
+use oikaze::engine::{Completion, Failure, Value};
+use oikaze_protocol::Rank;
+use oikaze_protocol::rma::RmaError;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Refusal;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub enum Doing {
+    /// Where is the region of this name?
+    Lookup(&'static str),
+    /// A name that nobody publishes.
+    LookupNothing,
+    /// Bytes into our stripe of the target's arena.
+    Put {
+        /// Where.
+        range: Range<u64>,
+        /// What.
+        bytes: Vec<u8>,
+        /// The word of its signal.
+        signal: Option<u64>,
+        /// A message sent behind it, whose receiver checks the data.
+        tell: Option<MessageId>,
+    },
+    /// Bytes from the target.
+    Get {
+        /// What must come.
+        expected: Vec<u8>,
+        /// Where the range in our stripe is, if it is there.
+        range: Option<Range<u64>>,
+    },
+    /// Add to a word.
+    Add {
+        /// Which.
+        word: u64,
+        /// How much.
+        add: u64,
+    },
+    /// Put another value into a word.
+    Exchange {
+        /// Which.
+        word: u64,
+        /// If it is this.
+        expected: Option<u64>,
+        /// The new value.
+        new: u64,
+    },
+    /// What the target must refuse.
+    Nonsense(Refusal),
+}
+
+/// An operation that is not settled.
+#[derive(Debug)]
+pub struct UnderWay {
+    /// At which node.
+    pub target: Rank,
+    /// What.
+    pub doing: Doing,
+    /// The outcome.
+    pub completion: Arc<Completion>,
+    /// When it was asked.
+    pub since: Time,
+    /// Which part of the thread's own memory it uses.
+    pub slot: usize,
+    /// Its outcome was seen, its message has not arrived.
+    pub settled: bool,
+}
+
+impl Doing {
+    /// The range of our stripe at the target that must not be used meanwhile.
+    #[must_use]
+    pub fn range(&self) -> Option<&Range<u64>> {
+        match self {
+            Doing::Put { range, .. } => Some(range),
+            Doing::Get { range, .. } => range.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Short, for the trace and the dump.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Doing::Lookup(name) => format!("lookup of {name}"),
+            Doing::LookupNothing => "lookup of nothing".to_owned(),
+            Doing::Put { range, signal, tell, .. } => format!("put to {range:?} signal {signal:?} tell {tell:?}"),
+            Doing::Get { expected, range } => format!("get of {} bytes from {range:?}", expected.len()),
+            Doing::Add { word, add } => format!("add of {add} to word {word}"),
+            Doing::Exchange { word, expected, new } => format!("exchange of word {word} from {expected:?} to {new}"),
+            Doing::Nonsense(refusal) => format!("what must be refused ({refusal:?})"),
+        }
+    }
+
+    /// The operation is settled well.
+    ///
+    /// # Errors
+    /// Its value cannot be, or what it promised is not so.
+    pub fn check(&self, target: Rank, value: &Value, landed: &[u8], oracle: &mut Oracle) -> Result<(), String> {
+        match (self, value) {
+            (Doing::Put { range, bytes, signal, .. }, Value::Done) => match signal {
+                Some(word) => oracle.memory.unwatch(target, *word),
+                None => oracle.memory.holds("settled put", target, range.start, bytes),
+            },
+            (Doing::Get { expected, .. }, Value::Done) => match landed == expected {
+                true => Ok(()),
+                false => Err(format!("{} brought other bytes from node {target} than are there", self.name())),
+            },
+            (Doing::Add { word, add }, Value::Word(old)) => added(oracle, target, *word, *add, *old),
+            (Doing::Exchange { word, expected, new }, Value::Word(old)) => exchanged(oracle, target, *word, *expected, *new, *old),
+            _ => Err(format!("{} at node {target} succeeded with {value:?}", self.name())),
+        }
+    }
+
+    /// Is this failure what was asked for?
+    #[must_use]
+    pub fn wants(&self, failure: &Failure) -> bool {
+        match (self, failure) {
+            (Doing::Nonsense(wanted), Failure::Remote(RmaError::Refused(refusal))) => wanted == refusal,
+            (Doing::LookupNothing, Failure::Remote(RmaError::UnknownName { .. })) => true,
+            _ => false,
+        }
+    }
+}
+
+fn added(oracle: &mut Oracle, target: Rank, word: u64, add: u64, old: u64) -> Result<(), String> {
+    let known = oracle.memory.word(target, word);
+    if add == 1 && (!known.olds.insert(old) || old >= known.asked) {
+        return Err(format!("adding 1 to word {word} of node {target} gave {old}, twice or after only {} additions", known.asked));
+    }
+    Ok(())
+}
+
+fn exchanged(oracle: &mut Oracle, target: Rank, word: u64, expected: Option<u64>, new: u64, old: u64) -> Result<(), String> {
+    let known = oracle.memory.word(target, word);
+    if old != 0 && !known.tried.contains(&old) {
+        return Err(format!("word {word} of node {target} was {old}, which nobody put there"));
+    }
+    if expected.is_none_or(|expected| expected == old) {
+        if let Some(other) = known.successors.insert(old, new) {
+            return Err(format!("value {old} of word {word} of node {target} was taken twice, for {other} and for {new}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Programs: what the threads of simulated nodes do. No threads: each is polled after every turn of its node's engine.
+
+mod accessor;
+mod doing;
+mod layout;
+mod messenger;
+mod plan_shared;
+mod sharer;
+
+pub use accessor::{Accessor, Work};
+pub use layout::{FIXED_LEN, Layout, WORDS_LEN};
+pub use messenger::{Mail, Messenger};
+pub use plan_shared::SharedPlan;
+pub use plan_shared::Size;
+pub use sharer::{Sharer, Together, access_letter};
+
+use crate::oracle::Oracle;
+use crate::pages::SimPages;
+use crate::net::SimLink;
+use crate::trace::Trace;
+use crossbeam_queue::SegQueue;
+use oikaze::engine::{Completion, Engine, Keep, Request, Submission, tracked};
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use std::sync::Arc;
+
+/// The engine under test.
+pub type SimEngine = Engine<SimLink, SimPages>;
+
+/// What a thread sees and changes while it is polled.
+pub struct Context<'a> {
+    /// The time.
+    pub now: Time,
+    /// The node.
+    pub me: Rank,
+    /// Which life of the node's: 0 is the first.
+    pub life: u8,
+    /// Nodes in the job.
+    pub nodes: u32,
+    /// The node's engine, between turns.
+    pub engine: &'a mut SimEngine,
+    /// Where requests go.
+    pub submissions: &'a SegQueue<Submission>,
+    /// What all nodes know together.
+    pub oracle: &'a mut Oracle,
+    /// What happens is told here.
+    pub trace: &'a mut Trace,
+    /// What the threads of a node that share arrays do together.
+    pub together: &'a mut Together,
+}
+
+impl Context<'_> {
+    /// Ask for something and wait for its outcome.
+    pub fn submit(&mut self, request: Request, keep: Keep) -> Arc<Completion> {
+        let (submission, completion) = tracked(request, keep);
+        self.submissions.push(submission);
+        completion
+    }
+
+    /// Ask for something whose outcome nobody wants.
+    pub fn tell(&mut self, request: Request) {
+        self.submissions.push(Submission { request, completion: None, keep: None });
+    }
+
+    /// Has this node been killed?
+    #[must_use]
+    pub fn is_casualty(&self, rank: Rank) -> bool {
+        self.oracle.casualties.contains_key(&rank)
+    }
+}
+
+/// What polling a thread gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Something was done; poll again soon.
+    pub acted: bool,
+    /// Poll again then, whatever happens.
+    pub wake: Option<Time>,
+}
+
+impl Progress {
+    /// Nothing to do before something happens.
+    pub const NONE: Progress = Progress { acted: false, wake: None };
+    /// Something was done.
+    pub const ACTED: Progress = Progress { acted: true, wake: None };
+
+    /// Nothing to do before then.
+    #[must_use]
+    pub fn until(wake: Time) -> Progress {
+        Progress { acted: false, wake: Some(wake) }
+    }
+}
+
+/// One thread of a node.
+pub trait Program {
+    /// Look at what has happened and do what comes next.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String>;
+
+    /// Has it done all it wants?
+    fn is_finished(&self) -> bool;
+
+    /// Since when does it wait for its oldest operation?
+    fn waits_since(&self) -> Option<Time>;
+
+    /// What must hold when all threads have finished.
+    ///
+    /// # Errors
+    /// It does not.
+    fn conclude(&self, oracle: &Oracle) -> Result<(), String> {
+        let _ = oracle;
+        Ok(())
+    }
+
+    /// For a person, when the run is stuck.
+    fn describe(&self) -> String;
+}

@@ -1,0 +1,397 @@
+//! A thread that takes part in a program on shared arrays.
+
+use super::plan_shared::{Act, Ending, SharedPlan, cell_bytes, pieces};
+use super::{Context, Program, Progress};
+use crate::pages::{Reach, Touching};
+use crate::random::Random;
+use oikaze::engine::{Completion, Request, Value};
+use oikaze_protocol::coherence::Access;
+use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::time::Time;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What the sharing threads of one node do together: the last to arrive enters the collective for all.
+#[derive(Debug, Default)]
+pub struct Together {
+    /// Threads that have arrived at the end of the phase.
+    arrived: usize,
+    /// Collectives that are over at this node: declarations, phases, leaving.
+    over: usize,
+    under_way: Option<(u64, Arc<Completion>)>,
+    /// A node was lost: the program ends here.
+    broken: bool,
+}
+
+/// What an unfinished act waits for.
+#[derive(Debug)]
+enum Waiting {
+    /// Nothing.
+    No,
+    /// A request.
+    For(Arc<Completion>),
+    /// To be woken, as by a page fault, more often than so.
+    Woken(u32, u64, u64),
+    /// An access that was left to happen during a turn.
+    Left(u64),
+    /// The rest of a pause.
+    Until(Time),
+}
+
+/// Parts of a critical section.
+#[derive(Debug)]
+enum Step {
+    Act(Act),
+    /// The lock is asked for.
+    Locked(u64),
+    Unlock(u64),
+    /// A request was made; nothing more to do when it is settled.
+    Waited,
+    /// The end of the phase.
+    Collective,
+}
+
+/// Takes part in a program on shared arrays.
+#[derive(Debug)]
+pub struct Sharer {
+    plan: Arc<SharedPlan>,
+    thread: usize,
+    threads: usize,
+    /// Collectives that are over for this thread.
+    passed: usize,
+    steps: VecDeque<Step>,
+    waiting: Waiting,
+    since: Time,
+    finished: bool,
+    random: Random,
+}
+
+impl Sharer {
+    /// Thread `thread` of `threads` of a node.
+    #[must_use]
+    pub fn new(plan: Arc<SharedPlan>, thread: usize, threads: usize, random: Random) -> Sharer {
+        let steps = VecDeque::from([Step::Collective]);
+        let (waiting, since) = (Waiting::No, Time::default());
+        Sharer { plan, thread, threads, passed: 0, steps, waiting, since, finished: false, random }
+    }
+
+    /// Does it wait still? What it waited for, if it is there.
+    fn waits(&mut self, context: &mut Context<'_>) -> Result<Option<Progress>, String> {
+        match &self.waiting {
+            Waiting::No => return Ok(None),
+            Waiting::For(completion) => {
+                let Some(outcome) = completion.outcome() else { return Ok(Some(Progress::NONE)) };
+                if let Err(failure) = outcome {
+                    context.oracle.excuse(&self.describe(), &failure)?;
+                    self.give_up(context);
+                    return Ok(Some(Progress::ACTED));
+                }
+            }
+            Waiting::Woken(array, page, before) => {
+                if context.engine.pages().stirred(*array, *page) == *before {
+                    return Ok(Some(Progress::NONE));
+                }
+            }
+            Waiting::Left(_) => return Ok(None),
+            Waiting::Until(time) => {
+                if context.now < *time {
+                    return Ok(Some(Progress::until(*time)));
+                }
+            }
+        }
+        self.waiting = Waiting::No;
+        Ok(None)
+    }
+
+    fn give_up(&mut self, context: &mut Context<'_>) {
+        context.trace.event(context.now, context.me, format_args!("thread {} gives up", self.thread));
+        context.together.broken = true;
+        self.finished = true;
+        self.waiting = Waiting::No;
+    }
+
+    fn wait_for(&mut self, context: &mut Context<'_>, request: Request) {
+        self.since = context.now;
+        self.waiting = Waiting::For(context.submit(request, None));
+    }
+
+    /// One step; `true` if it is done.
+    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
+        let Some(step) = self.steps.front() else { return Ok(true) };
+        match step {
+            Step::Collective => self.collective(context),
+            Step::Act(Act::Load(reach, expected)) => {
+                let (reach, expected) = (reach.clone(), expected.clone());
+                let Some(found) = self.reach(context, &reach) else { return Ok(false) };
+                if found != expected && !context.oracle.is_disturbed() {
+                    return Err(differs(&reach, &found, &expected));
+                }
+                Ok(true)
+            }
+            Step::Act(Act::Store(reach)) => {
+                let reach = reach.clone();
+                Ok(self.reach(context, &reach).is_some())
+            }
+            Step::Act(Act::Critical(lock)) => {
+                let lock = *lock;
+                self.steps[0] = Step::Locked(lock);
+                self.wait_for(context, Request::Lock(lock));
+                Ok(false)
+            }
+            Step::Act(Act::Prefetch(array, pages, access)) => {
+                let request = Request::Touch { array: *array, pages: pages.clone(), access: *access };
+                self.steps[0] = Step::Waited;
+                self.wait_for(context, request);
+                Ok(false)
+            }
+            Step::Act(Act::Pause(time)) => {
+                self.waiting = Waiting::Until(context.now + *time);
+                Ok(true)
+            }
+            Step::Locked(lock) => {
+                let lock = *lock;
+                self.locked(context, lock)?;
+                Ok(false)
+            }
+            Step::Unlock(lock) => {
+                let lock = *lock;
+                context.trace.event(context.now, context.me, format_args!("thread {} gives lock {lock} back", self.thread));
+                context.oracle.shared.releases(lock);
+                self.steps[0] = Step::Waited;
+                self.wait_for(context, Request::Unlock(lock));
+                Ok(false)
+            }
+            Step::Waited => Ok(true),
+        }
+    }
+
+    /// A lock is held: its cell must be as its last holder left it, and is changed.
+    fn locked(&mut self, context: &mut Context<'_>, lock: u64) -> Result<(), String> {
+        let count = match context.oracle.shared.acquired(lock, (context.me, self.thread)) {
+            Err(_) if context.oracle.is_disturbed() => 0,
+            other => other?,
+        };
+        context.trace.event(context.now, context.me, format_args!("thread {} holds lock {lock}, the {count}th", self.thread));
+        let cell = self.plan.cells[lock as usize].clone();
+        let len = (cell.bytes.end - cell.bytes.start) as usize;
+        let (old, new) = (cell_bytes(lock, count, len), cell_bytes(lock, count + 1, len));
+        self.steps[0] = Step::Unlock(lock);
+        for piece in pieces(cell.bytes.clone()) {
+            let part = (piece.start - cell.bytes.start) as usize..(piece.end - cell.bytes.start) as usize;
+            let reach = |what| Reach { array: cell.array, offset: piece.start, what };
+            self.steps.push_front(Step::Act(Act::Store(reach(Touching::Store(new[part.clone()].to_vec())))));
+            self.steps.push_front(Step::Act(Act::Load(reach(Touching::Load(part.len())), old[part].to_vec())));
+        }
+        Ok(())
+    }
+
+    /// Try an access; if the view does not permit it, do as a guard does, or as a page fault.
+    fn reach(&mut self, context: &mut Context<'_>, reach: &Reach) -> Option<Vec<u8>> {
+        if let Waiting::Left(number) = self.waiting {
+            self.waiting = Waiting::No;
+            if let Some(done) = context.engine.pages().take_back(number) {
+                return Some(done);
+            }
+        } else if self.random.chance(0.25) {
+            self.waiting = Waiting::Left(context.engine.pages().leave(reach.clone()));
+            return None;
+        }
+        if let Some(done) = context.engine.pages().reach(reach) {
+            return Some(done);
+        }
+        let (array, page, access) = (reach.array, reach.page(), reach.what.access());
+        if self.random.chance(0.5) {
+            let last = context.engine.pages().view(array).len() as u64;
+            let end = if self.random.chance(0.3) { self.random.between(page + 1, last) } else { page + 1 };
+            self.wait_for(context, Request::Touch { array, pages: page..end, access });
+        } else {
+            self.since = context.now;
+            self.waiting = Waiting::Woken(array, page, context.engine.pages().stirred(array, page));
+            // Some trackers cannot tell a load from a store to an unmapped page.
+            let mapped = context.engine.pages().view(array).get(page as usize).copied().flatten().is_some();
+            let told = if mapped || self.random.chance(0.5) { Some(access) } else { None };
+            context.tell(Request::Fault { array, page, access: told });
+        }
+        None
+    }
+
+    /// The end of a phase: wait for the node's other threads; the last enters the collective.
+    fn collective(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
+        if context.together.over > self.passed {
+            return Ok(self.pass());
+        }
+        if let Waiting::No = self.waiting {
+            if self.since != Time(u64::MAX) {
+                // Arrived once.
+                self.since = Time(u64::MAX);
+                context.together.arrived += 1;
+                if context.together.arrived == self.threads {
+                    context.together.arrived = 0;
+                    let request = self.request(context)?;
+                    let number = context.oracle.shared.enters(context.me);
+                    context.trace.event(context.now, context.me, format_args!("enters collective {number}"));
+                    context.together.under_way = Some((number, context.submit(request, None)));
+                }
+            }
+        }
+        let Some((number, completion)) = &context.together.under_way else { return Ok(false) };
+        let Some(outcome) = completion.outcome() else { return Ok(false) };
+        let number = *number;
+        context.together.under_way = None;
+        match outcome {
+            Err(failure) => {
+                context.oracle.excuse(&format!("collective {number}"), &failure)?;
+                self.give_up(context);
+                return Ok(false);
+            }
+            Ok(value) => {
+                context.trace.event(context.now, context.me, format_args!("collective {number} is over"));
+                if !context.oracle.is_disturbed() {
+                    context.oracle.shared.is_over(number)?;
+                }
+                self.check(context, &value)?;
+            }
+        }
+        context.together.over += 1;
+        Ok(self.pass())
+    }
+
+    /// On to the next phase.
+    fn pass(&mut self) -> bool {
+        self.passed += 1;
+        self.since = Time::default();
+        self.finished = self.passed == self.plan.arrays.len() + self.plan.phases.len() + 1;
+        true
+    }
+
+    /// What the node's collective is.
+    fn request(&self, context: &mut Context<'_>) -> Result<Request, String> {
+        let (arrays, phases) = (self.plan.arrays.len(), self.plan.phases.len());
+        if let Some(declaration) = self.plan.arrays.get(self.passed) {
+            let array = context.engine.coherence().next_array();
+            let alias = context.engine.pages().add(array, declaration.bytes).map_err(|error| error.to_string())?;
+            let slot = context.engine.memory().insert_local(alias).map_err(|error| error.to_string())?;
+            context.engine.coherence().set_alias_region(array, slot);
+            return Ok(Request::Declare(declaration.clone()));
+        }
+        if self.passed == arrays + phases {
+            return Ok(Request::Leave);
+        }
+        Ok(match &self.plan.phases[self.passed - arrays].ending {
+            Ending::Barrier => Request::Barrier,
+            Ending::Reduce(contributions, _) => Request::Reduce(contributions[context.me as usize].clone()),
+        })
+    }
+
+    fn check(&self, context: &Context<'_>, value: &Value) -> Result<(), String> {
+        let arrays = self.plan.arrays.len();
+        let ending = self.passed.checked_sub(arrays).and_then(|phase| self.plan.phases.get(phase)).map(|phase| &phase.ending);
+        let right = match (value, ending) {
+            (Value::Array(array), _) => self.passed < arrays && *array as usize == self.passed,
+            (Value::Reduced(found), Some(Ending::Reduce(_, wanted))) => bits(found) == bits(wanted),
+            (Value::Done, Some(Ending::Barrier)) => true,
+            (Value::Done, None) => self.passed >= arrays,
+            _ => false,
+        };
+        if right { Ok(()) } else { Err(format!("collective {} of node {} gave {value:?}", self.passed, context.me)) }
+    }
+
+    /// The acts of the phase that begins.
+    fn refill(&mut self, context: &Context<'_>) {
+        if let Some(phase) = self.passed.checked_sub(self.plan.arrays.len()).and_then(|phase| self.plan.phases.get(phase)) {
+            let acts = &phase.acts[context.me as usize][self.thread];
+            self.steps.extend(acts.iter().cloned().map(Step::Act));
+        }
+        self.steps.push_back(Step::Collective);
+    }
+}
+
+fn bits(values: &oikaze_protocol::coherence::Values) -> Vec<u64> {
+    use oikaze_protocol::coherence::Values;
+    match values {
+        Values::F64(values) => values.iter().map(|value| value.to_bits()).collect(),
+        Values::I64(values) => values.iter().map(|value| value.cast_unsigned()).collect(),
+        Values::U64(values) => values.clone(),
+    }
+}
+
+fn differs(reach: &Reach, found: &[u8], expected: &[u8]) -> String {
+    let at = found.iter().zip(expected).position(|(found, expected)| found != expected).unwrap_or(0);
+    format!(
+        "a load of {} bytes at {} of array {} (page {}) differs from byte {at} on: {:02x?} instead of {:02x?}",
+        found.len(),
+        reach.offset,
+        reach.array,
+        reach.offset / PAGE as u64,
+        &found[at..(at + 8).min(found.len())],
+        &expected[at..(at + 8).min(expected.len())]
+    )
+}
+
+impl Program for Sharer {
+    fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String> {
+        let mut acted = false;
+        // A burst of steps, and then a turn.
+        for _ in 0..self.random.between(1, 12) {
+            if let Some(waits) = self.waits(context)? {
+                return Ok(Progress { acted: acted || waits.acted, wake: waits.wake });
+            }
+            if context.together.broken && !self.finished {
+                self.give_up(context);
+            }
+            if self.finished {
+                return Ok(Progress { acted, wake: None });
+            }
+            let in_collective = matches!(self.steps.front(), Some(Step::Collective));
+            if self.step(context)? {
+                self.steps.pop_front();
+                acted = true;
+                if self.steps.is_empty() {
+                    self.refill(context);
+                }
+            } else if in_collective {
+                return Ok(Progress { acted, wake: None });
+            } else if let Waiting::Left(_) = self.waiting {
+                return Ok(Progress::ACTED);
+            } else {
+                acted = true;
+            }
+        }
+        Ok(Progress { acted: true, wake: None })
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn waits_since(&self) -> Option<Time> {
+        match self.waiting {
+            Waiting::For(_) | Waiting::Woken(..) => Some(self.since),
+            _ => None,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let step = match self.steps.front() {
+            None => "nothing".to_owned(),
+            Some(Step::Act(Act::Load(reach, _))) => format!("load at {} of array {}", reach.offset, reach.array),
+            Some(Step::Act(Act::Store(reach))) => format!("store at {} of array {}", reach.offset, reach.array),
+            Some(step) => format!("{step:?}"),
+        };
+        let waiting = match &self.waiting {
+            Waiting::For(completion) => format!("a request (done: {})", completion.is_done()),
+            other => format!("{other:?}"),
+        };
+        format!("sharer {}: {} collectives passed, {} steps left, at {step}, waits for {waiting}", self.thread, self.passed, self.steps.len())
+    }
+}
+
+/// Readable: what the access of a page is called in the dump.
+#[must_use]
+pub fn access_letter(access: Option<Access>) -> char {
+    match access {
+        None => '.',
+        Some(Access::Read) => 'r',
+        Some(Access::Write) => 'w',
+    }
+}

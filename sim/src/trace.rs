@@ -1,0 +1,58 @@
+//! What happened, in order: always as a hash, so that two runs of a seed can be compared; as text when asked.
+//!
+//! Nothing random from outside the seed (such as a region's key, which the system draws) may be told to the trace.
+
+use oikaze_protocol::time::Time;
+use std::fmt::{self, Write};
+
+/// The events of one run.
+#[derive(Debug)]
+pub struct Trace {
+    hash: u64,
+    events: u64,
+    print: bool,
+}
+
+impl Trace {
+    /// An empty one; `print`: each event is a line on the standard output.
+    #[must_use]
+    pub fn new(print: bool) -> Trace {
+        Trace { hash: 0xcbf2_9ce4_8422_2325, events: 0, print }
+    }
+
+    /// Something happened at a node.
+    pub fn event(&mut self, now: Time, node: u32, what: fmt::Arguments<'_>) {
+        self.events += 1;
+        // Writing to a hash cannot fail.
+        let _ = write!(Hashing(&mut self.hash), "{} {node} {what}\n", now.0);
+        if self.print {
+            println!("{} node {node}: {what}", Stamp(now));
+        }
+    }
+
+    /// FNV-1a of all events so far, and how many there were.
+    #[must_use]
+    pub fn digest(&self) -> (u64, u64) {
+        (self.hash, self.events)
+    }
+}
+
+struct Hashing<'a>(&'a mut u64);
+
+impl Write for Hashing<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            *self.0 = (*self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+/// A moment as milliseconds with six places.
+pub struct Stamp(pub Time);
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>7}.{:06} ms", self.0.0 / 1_000_000, self.0.0 % 1_000_000)
+    }
+}
