@@ -137,6 +137,12 @@ impl SimPages {
         self.0.borrow().arrays.get(&array).map(|array| array.view.clone()).unwrap_or_default()
     }
 
+    /// The view of every array.
+    #[must_use]
+    pub fn views(&self) -> Vec<(ArrayId, Vec<Option<Access>>)> {
+        self.0.borrow().arrays.iter().map(|(id, array)| (*id, array.view.clone())).collect()
+    }
+
     /// The first call of coherence that made no sense.
     #[must_use]
     pub fn misuse(&self) -> Option<String> {
@@ -181,10 +187,8 @@ impl Inner {
     }
 
     fn check(&mut self, call: &str, array: ArrayId, pages: &Range<u64>) -> bool {
-        let right = self
-            .arrays
-            .get(&array)
-            .is_some_and(|known| pages.start <= pages.end && pages.end as usize <= known.view.len());
+        let right =
+            self.arrays.get(&array).is_some_and(|known| pages.start <= pages.end && pages.end as usize <= known.view.len());
         if !right && self.misuse.is_none() {
             self.misuse = Some(format!("{call} of pages {}..{} of array {array}, which has none such", pages.start, pages.end));
         }

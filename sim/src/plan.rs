@@ -181,7 +181,8 @@ impl Plan {
         let wants = |scenario| all || self.scenario == scenario;
         let longest = random.spread(2_000, (200_000.0 * ease) as u64 + 4_000) as usize;
         if wants(Scenario::Shared) {
-            let size = Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 1 + (6.0 * ease) as u64 };
+            let size =
+                Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 1 + (6.0 * ease) as u64 };
             self.shared = Some(Arc::new(SharedPlan::any(size, random)));
         }
         let scale = ease * if all { 0.4 } else { 1.0 };
@@ -240,7 +241,11 @@ impl fmt::Display for Plan {
         }
         writeln!(f, "settings: {:?}", self.settings)?;
         let (stubborn, reading) = (self.stubborn, self.reading);
-        writeln!(f, "link refuses {stubborn}, reading {reading:?}, turns after {:?}, stalls {:?}, {:?}", self.sluggish, self.stalls, self.kill)?;
+        writeln!(
+            f,
+            "link refuses {stubborn}, reading {reading:?}, turns after {:?}, stalls {:?}, {:?}",
+            self.sluggish, self.stalls, self.kill
+        )?;
         if let Some(shared) = &self.shared {
             writeln!(f, "arrays: {:?}", shared.arrays)?;
             writeln!(f, "locks: {:?}, {} phases, {} threads a node", shared.cells, shared.phases.len(), self.sharers)?;

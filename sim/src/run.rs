@@ -46,7 +46,12 @@ impl fmt::Display for Outcome {
         match &self.result {
             Ok(summary) => {
                 let (seed, scenario, (hash, events)) = (self.seed, self.scenario.name(), self.digest);
-                write!(f, "seed {seed:#x} ({scenario}): fine, {} ms, {} datagrams, ", summary.time / 1_000_000, summary.datagrams)?;
+                write!(
+                    f,
+                    "seed {seed:#x} ({scenario}): fine, {} ms, {} datagrams, ",
+                    summary.time / 1_000_000,
+                    summary.datagrams
+                )?;
                 write!(f, "{} messages, {events} events, hash {hash:016x}", summary.messages)
             }
             Err(failed) => {
@@ -76,7 +81,7 @@ pub fn run(seed: u64, scenario: Scenario, print: bool) -> Outcome {
     // A panic in the engine is a failure of this seed, not of all.
     let result = match catch_unwind(AssertUnwindSafe(|| cluster.run())) {
         Ok(Ok(summary)) => Ok(summary),
-        Ok(Err(violation)) => Err(failed(violation, cluster.to_string())),
+        Ok(Err(violation)) => Err(failed(violation, cluster.state())),
         Err(panic) => {
             let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
             let what = format!("panic: {}", said.unwrap_or("without a word"));

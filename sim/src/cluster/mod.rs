@@ -181,7 +181,8 @@ impl Cluster {
             Event::Restart { rank } => {
                 self.trace.event(self.now, rank, format_args!("is started again"));
                 self.awaited = false;
-                let node = Node::start(&self.plan, rank, 1, self.now, &mut self.oracle).map_err(|what| self.violation(rank, what))?;
+                let node =
+                    Node::start(&self.plan, rank, 1, self.now, &mut self.oracle).map_err(|what| self.violation(rank, what))?;
                 self.nodes[rank as usize] = Some(node);
                 self.wake(rank, self.now);
                 Ok(())
@@ -228,10 +229,14 @@ impl Cluster {
         let Some(mourned_at) = self.mourned_at.filter(|at| *at < self.now) else { return Ok(()) };
         let Some(node) = &self.nodes[rank as usize] else { return Ok(()) };
         let too_long = self.plan.mourning();
-        if let Some(since) = node.waits_since().filter(|since| self.now.since((*since).max(Time(mourned_at.0 - too_long.as_nanos() as u64))) > too_long) {
+        if let Some(since) = node
+            .waits_since()
+            .filter(|since| self.now.since((*since).max(Time(mourned_at.0 - too_long.as_nanos() as u64))) > too_long)
+        {
             return Err(self.violation(rank, format!("an operation asked at {} ns has not ended after a node's death", since.0)));
         }
-        let unknown = self.oracle.casualties.keys().find(|dead| node.life == 0 && node.deaths.iter().all(|(known, _)| known != *dead));
+        let unknown =
+            self.oracle.casualties.keys().find(|dead| node.life == 0 && node.deaths.iter().all(|(known, _)| known != *dead));
         match unknown {
             Some(dead) => Err(self.violation(rank, format!("the death of node {dead} was not noticed"))),
             None => Ok(()),
@@ -241,7 +246,12 @@ impl Cluster {
     fn is_finished(&self) -> bool {
         let mourned = match self.plan.kill {
             None => true,
-            Some(_) => !self.awaited && self.mourned_at.is_some_and(|_| self.nodes.iter().flatten().all(|node| node.life > 0 || !node.deaths.is_empty())),
+            Some(_) => {
+                !self.awaited
+                    && self
+                        .mourned_at
+                        .is_some_and(|_| self.nodes.iter().flatten().all(|node| node.life > 0 || !node.deaths.is_empty()))
+            }
         };
         let dead = |rank: Rank, life: u8| life == 0 && self.oracle.casualties.contains_key(&rank);
         mourned && self.nodes.iter().flatten().all(Node::is_finished) && self.oracle.messages.outstanding(dead) == 0

@@ -202,17 +202,6 @@ impl Node {
         self.threads.iter().filter_map(|thread| thread.waits_since()).chain(self.together.waits_since()).min()
     }
 
-    /// What the view of each array permits, page by page.
-    pub fn views(&self) -> impl Iterator<Item = (ArrayId, Vec<Option<Access>>)> {
-        self.engine.pages_ref().views().into_iter()
-    }
-
-    /// What coherence counts.
-    #[must_use]
-    pub fn coherence_statistics(&self) -> coherence::Statistics {
-        *self.engine.coherence_ref().statistics()
-    }
-
     /// Say goodbye to everybody.
     pub fn close(&mut self) {
         self.submissions.push(Submission { request: Request::Close, completion: None, keep: None });

@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-
 /// Datagrams of one call of [`Link::receive`], as a real link bounds them.
 const BURST: usize = 64;
 /// What the kernel charges a datagram beyond its bytes.

@@ -7,7 +7,7 @@ pub use link::{Mailbox, SharedMailbox, SimLink, open};
 pub use weather::{Partition, Weather};
 
 use crate::random::Random;
-use oikaze_os::link::{FaultPlan, FaultSettings, Fate};
+use oikaze_os::link::{Fate, FaultPlan, FaultSettings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::net::{Ipv4Addr, SocketAddr};

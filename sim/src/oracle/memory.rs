@@ -128,7 +128,10 @@ impl MemoryOracle {
         let Some(watch) = self.watches.remove(&(node, word)) else { return Ok(()) };
         let value = self.value(node, word);
         if value != watch.raised {
-            return Err(format!("a put with signal is settled, but its word {word} at node {node} is {value}, not {}", watch.raised));
+            return Err(format!(
+                "a put with signal is settled, but its word {word} at node {node} is {value}, not {}",
+                watch.raised
+            ));
         }
         self.holds("settled put with signal", node, watch.offset, &watch.bytes)
     }

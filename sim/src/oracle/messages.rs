@@ -75,7 +75,14 @@ impl MessageOracle {
     }
 
     /// A message is posted: its name and its body.
-    pub fn post(&mut self, (from, life): (Rank, u8), to: Rank, class: Class, len: usize, claim: Option<Claim>) -> (MessageId, Vec<u8>) {
+    pub fn post(
+        &mut self,
+        (from, life): (Rank, u8),
+        to: Rank,
+        class: Class,
+        len: usize,
+        claim: Option<Claim>,
+    ) -> (MessageId, Vec<u8>) {
         let pair = self.pairs.entry((from, life, to)).or_default();
         let id = MessageId { from, life, to, sequence: pair.sent.len() as u64 };
         pair.sent.push(Sent { class, len, state: State::Sent, claim });

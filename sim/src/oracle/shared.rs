@@ -33,7 +33,10 @@ impl SharedOracle {
         let known = self.locks.entry(lock).or_default();
         match known.holder.replace(who) {
             None => Ok(known.count),
-            Some(other) => Err(format!("lock {lock} was granted to node {} thread {} while node {} thread {} holds it", who.0, who.1, other.0, other.1)),
+            Some(other) => Err(format!(
+                "lock {lock} was granted to node {} thread {} while node {} thread {} holds it",
+                who.0, who.1, other.0, other.1
+            )),
         }
     }
 

@@ -98,7 +98,11 @@ impl Accessor {
                 one.settled = true;
                 acted = true;
                 let ok = outcome.is_ok();
-                context.trace.event(context.now, context.me, format_args!("settled {} at node {}: {ok}", one.doing.name(), one.target));
+                context.trace.event(
+                    context.now,
+                    context.me,
+                    format_args!("settled {} at node {}: {ok}", one.doing.name(), one.target),
+                );
                 match outcome {
                     Ok(value) => self.succeeded(&one, &value, context.oracle)?,
                     Err(failure) if one.doing.wants(&failure) => {}
@@ -255,9 +259,8 @@ impl Accessor {
     fn signal(&mut self, context: &mut Context<'_>, target: Rank, range: &Range<u64>, bytes: &[u8]) -> Option<(u64, u64)> {
         let number = self.random.below(SIGNALS);
         let word = self.work.layout.signal_at(number);
-        let in_use = |one: &UnderWay| {
-            one.target == target && matches!(one.doing, Doing::Put { signal: Some(used), .. } if used == word)
-        };
+        let in_use =
+            |one: &UnderWay| one.target == target && matches!(one.doing, Doing::Put { signal: Some(used), .. } if used == word);
         if self.under_way.iter().any(in_use) {
             return None;
         }
@@ -361,7 +364,9 @@ impl Program for Accessor {
     }
 
     fn conclude(&self, oracle: &Oracle) -> Result<(), String> {
-        for (rank, target) in self.targets.iter().filter(|(rank, target)| !target.unknown && !oracle.casualties.contains_key(rank)) {
+        for (rank, target) in
+            self.targets.iter().filter(|(rank, target)| !target.unknown && !oracle.casualties.contains_key(rank))
+        {
             oracle.memory.holds("in the end", *rank, self.work.layout.stripe_at(), &target.model)?;
         }
         let idle = self.own.as_ref().is_none_or(|own| {
@@ -373,8 +378,18 @@ impl Program for Accessor {
     }
 
     fn describe(&self) -> String {
-        let waiting: Vec<_> =
-            self.under_way.iter().take(8).map(|one| format!("{} at node {} since {} ns", one.doing.name(), one.target, one.since.0)).collect();
-        format!("accessor: {} of {} begun, {} under way: {}", self.begun, self.work.count, self.under_way.len(), waiting.join("; "))
+        let waiting: Vec<_> = self
+            .under_way
+            .iter()
+            .take(8)
+            .map(|one| format!("{} at node {} since {} ns", one.doing.name(), one.target, one.since.0))
+            .collect();
+        format!(
+            "accessor: {} of {} begun, {} under way: {}",
+            self.begun,
+            self.work.count,
+            self.under_way.len(),
+            waiting.join("; ")
+        )
     }
 }

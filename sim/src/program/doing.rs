@@ -111,7 +111,9 @@ impl Doing {
                 false => Err(format!("{} brought other bytes from node {target} than are there", self.name())),
             },
             (Doing::Add { word, add }, Value::Word(old)) => added(oracle, target, *word, *add, *old),
-            (Doing::Exchange { word, expected, new }, Value::Word(old)) => exchanged(oracle, target, *word, *expected, *new, *old),
+            (Doing::Exchange { word, expected, new }, Value::Word(old)) => {
+                exchanged(oracle, target, *word, *expected, *new, *old)
+            }
             _ => Err(format!("{} at node {target} succeeded with {value:?}", self.name())),
         }
     }
@@ -130,7 +132,10 @@ impl Doing {
 fn added(oracle: &mut Oracle, target: Rank, word: u64, add: u64, old: u64) -> Result<(), String> {
     let known = oracle.memory.word(target, word);
     if add == 1 && (!known.olds.insert(old) || old >= known.asked) {
-        return Err(format!("adding 1 to word {word} of node {target} gave {old}, twice or after only {} additions", known.asked));
+        return Err(format!(
+            "adding 1 to word {word} of node {target} gave {old}, twice or after only {} additions",
+            known.asked
+        ));
     }
     Ok(())
 }

@@ -146,6 +146,12 @@ impl Program for Messenger {
 
     fn describe(&self) -> String {
         let waiting: Vec<_> = self.in_flight.iter().take(8).map(|one| format!("{:?} since {} ns", one.id, one.since.0)).collect();
-        format!("messenger: {} of {} sent, {} unsettled: {}", self.sent, self.mail.count, self.in_flight.len(), waiting.join("; "))
+        format!(
+            "messenger: {} of {} sent, {} unsettled: {}",
+            self.sent,
+            self.mail.count,
+            self.in_flight.len(),
+            waiting.join("; ")
+        )
     }
 }

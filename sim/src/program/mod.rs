@@ -14,9 +14,9 @@ pub use plan_shared::SharedPlan;
 pub use plan_shared::Size;
 pub use sharer::{Sharer, Together, access_letter};
 
+use crate::net::SimLink;
 use crate::oracle::Oracle;
 use crate::pages::SimPages;
-use crate::net::SimLink;
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
 use oikaze::engine::{Completion, Engine, Keep, Request, Submission, tracked};

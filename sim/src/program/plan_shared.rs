@@ -171,8 +171,7 @@ impl Writer<'_> {
             self.random.shuffle(&mut groups);
             groups.into_iter().flatten().collect::<Vec<_>>()
         });
-        let acts: Vec<Vec<Vec<Act>>> =
-            (0..self.size.nodes).map(|_| acts.by_ref().take(self.size.threads).collect()).collect();
+        let acts: Vec<Vec<Vec<Act>>> = (0..self.size.nodes).map(|_| acts.by_ref().take(self.size.threads).collect()).collect();
         let ending = self.ending();
         Phase { acts, ending }
     }

@@ -19,8 +19,17 @@ pub struct Together {
     /// Collectives that are over at this node: declarations, phases, leaving.
     over: usize,
     under_way: Option<(u64, Arc<Completion>)>,
+    since: Time,
     /// A node was lost: the program ends here.
     broken: bool,
+}
+
+impl Together {
+    /// Since when does the collective under way wait?
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Time> {
+        self.under_way.as_ref().map(|_| self.since)
+    }
 }
 
 /// What an unfinished act waits for.
@@ -230,6 +239,7 @@ impl Sharer {
                     let request = self.request(context)?;
                     let number = context.oracle.shared.enters(context.me);
                     context.trace.event(context.now, context.me, format_args!("enters collective {number}"));
+                    context.together.since = context.now;
                     context.together.under_way = Some((number, context.submit(request, None)));
                 }
             }
@@ -382,7 +392,12 @@ impl Program for Sharer {
             Waiting::For(completion) => format!("a request (done: {})", completion.is_done()),
             other => format!("{other:?}"),
         };
-        format!("sharer {}: {} collectives passed, {} steps left, at {step}, waits for {waiting}", self.thread, self.passed, self.steps.len())
+        format!(
+            "sharer {}: {} collectives passed, {} steps left, at {step}, waits for {waiting}",
+            self.thread,
+            self.passed,
+            self.steps.len()
+        )
     }
 }
 
