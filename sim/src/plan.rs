@@ -228,6 +228,7 @@ fn settings(random: &mut Random, killing: bool) -> Settings {
     settings.receive_buffer = *random.pick(&[16 * 1024, 64 * 1024, 208 * 1024, 208 * 1024, 1 << 20]);
     if killing {
         settings.failure_time = Duration::from_millis(*random.pick(&[1_000, 2_000, 5_000]));
+        settings.connect_time = settings.failure_time;
     }
     settings
 }

@@ -60,7 +60,7 @@ impl Cluster {
     /// # Errors
     /// The machine has no memory left.
     pub fn new(plan: Plan, trace: Trace) -> Result<Cluster, String> {
-        let mut oracle = Oracle::new(plan.seed, plan.nodes);
+        let mut oracle = Oracle::new(plan.seed, plan.nodes, plan.settings.credit);
         let mut nodes = Vec::new();
         for rank in 0..plan.nodes {
             nodes.push(Some(Node::start(&plan, rank, 0, Time::default(), &mut oracle)?));
@@ -235,9 +235,7 @@ impl Cluster {
         {
             return Err(self.violation(rank, format!("an operation asked at {} ns has not ended after a node's death", since.0)));
         }
-        let unknown =
-            self.oracle.casualties.keys().find(|dead| node.life == 0 && node.deaths.iter().all(|(known, _)| known != *dead));
-        match unknown {
+        match self.oracle.casualties.keys().find(|dead| !node.knows_end_of(**dead)) {
             Some(dead) => Err(self.violation(rank, format!("the death of node {dead} was not noticed"))),
             None => Ok(()),
         }
@@ -250,7 +248,7 @@ impl Cluster {
                 !self.awaited
                     && self
                         .mourned_at
-                        .is_some_and(|_| self.nodes.iter().flatten().all(|node| node.life > 0 || !node.deaths.is_empty()))
+                        .is_some_and(|_| self.nodes.iter().flatten().all(|node| node.life > 0 || self.oracle.casualties.keys().all(|dead| node.knows_end_of(*dead))))
             }
         };
         let dead = |rank: Rank, life: u8| life == 0 && self.oracle.casualties.contains_key(&rank);

@@ -142,7 +142,7 @@ impl Node {
         while let Some(arrived) = self.engine.take_arrived() {
             let (from, len) = (arrived.from, arrived.body.len());
             trace.event(now, self.rank, format_args!("{:?} {:#x} of {len} bytes from node {from}", arrived.class, arrived.tag));
-            if let Some(claim) = oracle.messages.arrived(self.rank, &arrived)? {
+            if let Some(claim) = oracle.messages.arrived(self.rank, &arrived)?.filter(|_| self.life == 0) {
                 let what = "an ordered message came before the put that was posted before it";
                 oracle.memory.holds(what, self.rank, claim.offset, &claim.bytes)?;
             }
@@ -151,8 +151,11 @@ impl Node {
         }
         while let Some((rank, death)) = self.engine.take_death() {
             trace.event(now, self.rank, format_args!("finds node {rank} dead: {death:?}"));
-            if !oracle.casualties.contains_key(&rank) {
+            if !oracle.may_be_lost(rank, self.life) {
                 return Err(format!("node {rank} is well but was found dead: {death}"));
+            }
+            if death != Death::Restarted {
+                oracle.estranged.insert(self.rank);
             }
             self.deaths.push((rank, death));
         }
@@ -188,6 +191,12 @@ impl Node {
             wake = [wake, progress.wake].into_iter().flatten().min();
         }
         Ok((acted, wake))
+    }
+
+    /// Has it noticed that this node was killed? (Who had not known it before knows what took its place.)
+    #[must_use]
+    pub fn knows_end_of(&self, rank: Rank) -> bool {
+        self.rank == rank || self.deaths.iter().any(|(dead, _)| *dead == rank) || self.engine.is_connected(rank)
     }
 
     /// Have all threads done what they wanted?

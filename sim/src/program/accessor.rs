@@ -5,10 +5,10 @@ use super::layout::{EXCHANGED, FIXED_LEN, Layout, ONES, SIGNALS, SUMS, WORDS_LEN
 use super::{Context, Program, Progress};
 use crate::oracle::{Claim, Oracle, Watch};
 use crate::random::{Random, bytes_of};
-use oikaze::engine::{Request, Value};
+use oikaze::engine::{Failure, Request, Value};
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{AtomicOp, Published, Signal};
+use oikaze_protocol::rma::{AtomicOp, Published, RmaError, Signal};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
 use std::collections::BTreeMap;
@@ -106,8 +106,12 @@ impl Accessor {
                 match outcome {
                     Ok(value) => self.succeeded(&one, &value, context.oracle)?,
                     Err(failure) if one.doing.wants(&failure) => {}
+                    // What took a dead node's place publishes nothing.
+                    Err(failure) if context.is_casualty(one.target) && is_unknown(&failure) => {
+                        self.target(one.target).unknown = true
+                    }
                     Err(failure) => {
-                        context.oracle.excuse(&format!("{} at node {}", one.doing.name(), one.target), &failure)?;
+                        context.oracle.excuse(&format!("{} at node {}", one.doing.name(), one.target), context.life, &failure)?;
                         self.target(one.target).unknown = true;
                     }
                 }
@@ -332,6 +336,11 @@ impl Accessor {
         };
         Some((Doing::Nonsense(refusal), request))
     }
+}
+
+/// Nothing is known there under this key or name.
+fn is_unknown(failure: &Failure) -> bool {
+    matches!(failure, Failure::Remote(RmaError::UnknownName { .. } | RmaError::Refused(Refusal::UnknownKey)))
 }
 
 impl Program for Accessor {

@@ -91,7 +91,7 @@ impl Sharer {
             Waiting::For(completion) => {
                 let Some(outcome) = completion.outcome() else { return Ok(Some(Progress::NONE)) };
                 if let Err(failure) = outcome {
-                    context.oracle.excuse(&self.describe(), &failure)?;
+                    context.oracle.excuse(&self.describe(), context.life, &failure)?;
                     self.give_up(context);
                     return Ok(Some(Progress::ACTED));
                 }
@@ -250,7 +250,7 @@ impl Sharer {
         context.together.under_way = None;
         match outcome {
             Err(failure) => {
-                context.oracle.excuse(&format!("collective {number}"), &failure)?;
+                context.oracle.excuse(&format!("collective {number}"), context.life, &failure)?;
                 self.give_up(context);
                 return Ok(false);
             }
