@@ -238,10 +238,9 @@ impl Pages for SimPages {
     fn read(&self, array: ArrayId, page: u64, into: &mut [u8]) {
         let mut inner = self.0.borrow_mut();
         inner.breathe();
-        if inner.check("read", array, &(page..page + 1)) {
-            if let Some(array) = inner.arrays.get(&array) {
-                let _ = array.memory.read(page * PAGE as u64, into);
-            }
+        let right = inner.check("read", array, &(page..page + 1));
+        if let Some(array) = inner.arrays.get(&array).filter(|_| right) {
+            let _ = array.memory.read(page * PAGE as u64, into);
         }
     }
 
@@ -249,10 +248,9 @@ impl Pages for SimPages {
         let inner = self.0.get_mut();
         inner.breathe();
         let pages = offset / PAGE as u64..(offset + bytes.len() as u64).div_ceil(PAGE as u64);
-        if inner.check("write", array, &pages) {
-            if let Some(array) = inner.arrays.get(&array) {
-                let _ = array.memory.write(offset, bytes);
-            }
+        let right = inner.check("write", array, &pages);
+        if let Some(array) = inner.arrays.get(&array).filter(|_| right) {
+            let _ = array.memory.write(offset, bytes);
         }
     }
 }

@@ -24,7 +24,7 @@ impl Trace {
     pub fn event(&mut self, now: Time, node: u32, what: fmt::Arguments<'_>) {
         self.events += 1;
         // Writing to a hash cannot fail.
-        let _ = write!(Hashing(&mut self.hash), "{} {node} {what}\n", now.0);
+        let _ = writeln!(Hashing(&mut self.hash), "{} {node} {what}", now.0);
         if self.print {
             println!("{} node {node}: {what}", Stamp(now));
         }

@@ -95,10 +95,7 @@ impl Cluster {
         }
         if let Some(Kill { rank, at, restart }) = self.plan.kill {
             self.queue.push(at, Event::Kill { rank });
-            if let Some(after) = restart {
-                self.awaited = true;
-                self.queue.push(at + after, Event::Restart { rank });
-            }
+            self.awaited = restart.is_some();
         }
     }
 
@@ -176,6 +173,12 @@ impl Cluster {
                 self.nodes[rank as usize] = None;
                 self.oracle.casualties.insert(rank, self.now);
                 self.mourned_at = Some(self.now + self.plan.mourning());
+                // To who never knew it what takes its place is no newcomer, but the one whose part in collectives is awaited.
+                let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
+                match self.plan.kill.and_then(|kill| kill.restart).filter(|_| known) {
+                    Some(after) => self.queue.push(self.now + after, Event::Restart { rank }),
+                    None => self.awaited = false,
+                }
                 Ok(())
             }
             Event::Restart { rank } => {
@@ -246,9 +249,12 @@ impl Cluster {
             None => true,
             Some(_) => {
                 !self.awaited
-                    && self
-                        .mourned_at
-                        .is_some_and(|_| self.nodes.iter().flatten().all(|node| node.life > 0 || self.oracle.casualties.keys().all(|dead| node.knows_end_of(*dead))))
+                    && self.mourned_at.is_some_and(|_| {
+                        self.nodes
+                            .iter()
+                            .flatten()
+                            .all(|node| node.life > 0 || self.oracle.casualties.keys().all(|dead| node.knows_end_of(*dead)))
+                    })
             }
         };
         let dead = |rank: Rank, life: u8| life == 0 && self.oracle.casualties.contains_key(&rank);

@@ -233,6 +233,11 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
         nodes: plan.nodes,
         incarnation: 1 + u64::from(life),
         addresses: (0..plan.nodes).map(addresses).collect(),
+        // Now and then every path carries something else.
+        datagram_max: match random.chance(0.3) {
+            true => (0..plan.nodes).map(|_| *random.pick(&[1232, 1400, 1472, 8952])).collect(),
+            false => Vec::new(),
+        },
         connections: (0..plan.nodes).map(|_| random.word().max(1)).collect(),
         settings: plan.settings,
         secret: Secret::from_bytes(secret),
@@ -251,7 +256,7 @@ fn publish(
     let fixed = Region::private(FIXED_LEN).map_err(no_memory)?;
     fixed.write(0, &oracle.memory.fixed(rank, FIXED_LEN)).map_err(|error| error.to_string())?;
     let arena_len = Layout::arena_len(plan.accessors, plan.stripe);
-    let arena = if rank % 2 == 0 { Region::private(arena_len) } else { Region::shared(arena_len) }.map_err(no_memory)?;
+    let arena = if rank.is_multiple_of(2) { Region::private(arena_len) } else { Region::shared(arena_len) }.map_err(no_memory)?;
     let words = Region::private(WORDS_LEN).map_err(no_memory)?;
     let closed = Region::private(4096).map_err(no_memory)?;
     let regions = [

@@ -117,10 +117,7 @@ impl Accessor {
                 }
                 self.free(one.slot)?;
             }
-            let told = match &one.doing {
-                Doing::Put { tell: Some(id), .. } => context.oracle.messages.is_delivered(*id) || context.is_casualty(one.target),
-                _ => true,
-            };
+            let told = settled_message(&one, context)?;
             if one.settled && told {
                 acted = true;
             } else {
@@ -220,11 +217,14 @@ impl Accessor {
         let Some((doing, request)) = asked else { return self.free(slot) };
         context.trace.event(context.now, context.me, format_args!("begins {} at node {target}", doing.name()));
         let completion = context.submit(request, None);
-        if let Doing::Put { tell: Some(id), .. } = &doing {
-            let body = context.oracle.messages.body_of(*id);
-            context.tell(Request::Send { to: target, class: Class::Ordered, tag: id.tag(), body: Body::Inline(body) });
-        }
-        self.under_way.push(UnderWay { target, doing, completion, since: context.now, slot, settled: false });
+        let told = match &doing {
+            Doing::Put { tell: Some(id), .. } => {
+                let body = Body::Inline(context.oracle.messages.body_of(*id));
+                Some(context.submit(Request::Send { to: target, class: Class::Ordered, tag: id.tag(), body }, None))
+            }
+            _ => None,
+        };
+        self.under_way.push(UnderWay { target, doing, completion, since: context.now, slot, settled: false, told });
         Ok(())
     }
 
@@ -336,6 +336,19 @@ impl Accessor {
         };
         Some((Doing::Nonsense(refusal), request))
     }
+}
+
+/// Is nothing more to be waited for of the message sent behind a put: has it arrived, or failed?
+fn settled_message(one: &UnderWay, context: &mut Context<'_>) -> Result<bool, String> {
+    let (Doing::Put { tell: Some(id), .. }, Some(told)) = (&one.doing, &one.told) else { return Ok(true) };
+    if let Some(Err(failure)) = told.outcome() {
+        context.oracle.excuse(&format!("{id:?}"), context.life, &failure)?;
+        context.oracle.messages.failed(*id);
+        return Ok(true);
+    }
+    // Acknowledged and held back at a node that was killed, it neither arrives nor fails.
+    let lost = told.is_done() && context.is_casualty(one.target);
+    Ok(lost || context.oracle.messages.is_delivered(*id))
 }
 
 /// Nothing is known there under this key or name.

@@ -69,6 +69,8 @@ pub struct UnderWay {
     pub slot: usize,
     /// Its outcome was seen, its message has not arrived.
     pub settled: bool,
+    /// The outcome of the message sent behind it.
+    pub told: Option<Arc<Completion>>,
 }
 
 impl Doing {
@@ -145,10 +147,11 @@ fn exchanged(oracle: &mut Oracle, target: Rank, word: u64, expected: Option<u64>
     if old != 0 && !known.tried.contains(&old) {
         return Err(format!("word {word} of node {target} was {old}, which nobody put there"));
     }
-    if expected.is_none_or(|expected| expected == old) {
-        if let Some(other) = known.successors.insert(old, new) {
-            return Err(format!("value {old} of word {word} of node {target} was taken twice, for {other} and for {new}"));
-        }
+    if expected.is_some_and(|expected| expected != old) {
+        return Ok(());
     }
-    Ok(())
+    match known.successors.insert(old, new) {
+        None => Ok(()),
+        Some(other) => Err(format!("value {old} of word {word} of node {target} was taken twice, for {other} and for {new}")),
+    }
 }

@@ -71,6 +71,8 @@ pub struct Sharer {
     steps: VecDeque<Step>,
     waiting: Waiting,
     since: Time,
+    /// At the end of the phase.
+    arrived: bool,
     finished: bool,
     random: Random,
 }
@@ -81,7 +83,7 @@ impl Sharer {
     pub fn new(plan: Arc<SharedPlan>, thread: usize, threads: usize, random: Random) -> Sharer {
         let steps = VecDeque::from([Step::Collective]);
         let (waiting, since) = (Waiting::No, Time::default());
-        Sharer { plan, thread, threads, passed: 0, steps, waiting, since, finished: false, random }
+        Sharer { plan, thread, threads, passed: 0, steps, waiting, since, arrived: false, finished: false, random }
     }
 
     /// Does it wait still? What it waited for, if it is there.
@@ -92,7 +94,7 @@ impl Sharer {
                 let Some(outcome) = completion.outcome() else { return Ok(Some(Progress::NONE)) };
                 if let Err(failure) = outcome {
                     context.oracle.excuse(&self.describe(), context.life, &failure)?;
-                    self.give_up(context);
+                    self.give_up(context, false);
                     return Ok(Some(Progress::ACTED));
                 }
             }
@@ -112,11 +114,22 @@ impl Sharer {
         Ok(None)
     }
 
-    fn give_up(&mut self, context: &mut Context<'_>) {
+    /// The program ends here; `granted`: the lock it waited for, if any, is held.
+    fn give_up(&mut self, context: &mut Context<'_>, granted: bool) {
         context.trace.event(context.now, context.me, format_args!("thread {} gives up", self.thread));
         context.together.broken = true;
         self.finished = true;
         self.waiting = Waiting::No;
+        // As a guard does when it is dropped.
+        let held = self.steps.iter().find_map(|step| match step {
+            Step::Unlock(lock) => Some(*lock),
+            Step::Locked(lock) if granted => Some(*lock),
+            _ => None,
+        });
+        if let Some(lock) = held {
+            context.oracle.shared.releases(lock);
+            context.tell(Request::Unlock(lock));
+        }
     }
 
     fn wait_for(&mut self, context: &mut Context<'_>, request: Request) {
@@ -229,19 +242,16 @@ impl Sharer {
         if context.together.over > self.passed {
             return Ok(self.pass());
         }
-        if let Waiting::No = self.waiting {
-            if self.since != Time(u64::MAX) {
-                // Arrived once.
-                self.since = Time(u64::MAX);
-                context.together.arrived += 1;
-                if context.together.arrived == self.threads {
-                    context.together.arrived = 0;
-                    let request = self.request(context)?;
-                    let number = context.oracle.shared.enters(context.me);
-                    context.trace.event(context.now, context.me, format_args!("enters collective {number}"));
-                    context.together.since = context.now;
-                    context.together.under_way = Some((number, context.submit(request, None)));
-                }
+        if !self.arrived {
+            self.arrived = true;
+            context.together.arrived += 1;
+            if context.together.arrived == self.threads {
+                context.together.arrived = 0;
+                let request = self.request(context)?;
+                let number = context.oracle.shared.enters(context.me);
+                context.trace.event(context.now, context.me, format_args!("enters collective {number}"));
+                context.together.since = context.now;
+                context.together.under_way = Some((number, context.submit(request, None)));
             }
         }
         let Some((number, completion)) = &context.together.under_way else { return Ok(false) };
@@ -251,7 +261,7 @@ impl Sharer {
         match outcome {
             Err(failure) => {
                 context.oracle.excuse(&format!("collective {number}"), context.life, &failure)?;
-                self.give_up(context);
+                self.give_up(context, false);
                 return Ok(false);
             }
             Ok(value) => {
@@ -269,7 +279,7 @@ impl Sharer {
     /// On to the next phase.
     fn pass(&mut self) -> bool {
         self.passed += 1;
-        self.since = Time::default();
+        self.arrived = false;
         self.finished = self.passed == self.plan.arrays.len() + self.plan.phases.len() + 1;
         true
     }
@@ -347,7 +357,7 @@ impl Program for Sharer {
                 return Ok(Progress { acted: acted || waits.acted, wake: waits.wake });
             }
             if context.together.broken && !self.finished {
-                self.give_up(context);
+                self.give_up(context, true);
             }
             if self.finished {
                 return Ok(Progress { acted, wake: None });
