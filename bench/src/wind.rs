@@ -53,9 +53,9 @@ impl Case {
 
     const fn name(self) -> &'static str {
         match self {
-            Self::MessageLatency => "message-latency",
-            Self::PutLatency => "put-latency",
-            Self::PutBandwidth => "put-bandwidth",
+            Self::MessageLatency => "message_lat",
+            Self::PutLatency => "put_lat",
+            Self::PutBandwidth => "put_bw",
         }
     }
 
