@@ -182,7 +182,7 @@ impl Plan {
         let longest = random.spread(2_000, (200_000.0 * ease) as u64 + 4_000) as usize;
         if wants(Scenario::Shared) {
             let size =
-                Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 1 + (6.0 * ease) as u64 };
+                Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 2 + (14.0 * ease) as u64 };
             self.shared = Some(Arc::new(SharedPlan::any(size, random)));
         }
         let scale = ease * if all { 0.4 } else { 1.0 };
@@ -190,11 +190,11 @@ impl Plan {
         for _ in 0..self.nodes {
             let mut roles = Vec::new();
             for _ in 0..if mail { random.between(1, 2) } else { 0 } {
-                let count = random.spread(1, (150.0 * scale) as u64 + 4);
+                let count = amount(random, 4, 500.0 * scale);
                 roles.push(Role::Messenger(Mail { count, in_flight: random.spread(1, 64) as usize, longest }));
             }
             for _ in 0..if work { random.between(1, 2) } else { 0 } {
-                let (count, in_flight) = (random.spread(8, (200.0 * scale) as u64 + 24), random.spread(1, 24) as usize);
+                let (count, in_flight) = (amount(random, 24, 500.0 * scale), random.spread(1, 24) as usize);
                 let layout = Layout { thread: self.accessors, stripe: self.stripe };
                 roles.push(Role::Accessor(Work { count, in_flight, longest, layout }));
                 self.accessors += 1;
@@ -212,6 +212,12 @@ impl Plan {
         // To begin with, the dead node may have been heard just before; and its silence is noticed when a timer says so.
         self.settings.failure_time * 3 / 2 + Duration::from_secs(1)
     }
+}
+
+/// Few or many: a small amount shows what happens at the beginning and the end, a large one what happens between.
+fn amount(random: &mut Random, least: u64, most: f64) -> u64 {
+    let most = least + most as u64;
+    if random.chance(0.5) { random.spread(least / 4, most) } else { random.between(least, most) }
 }
 
 fn settings(random: &mut Random, killing: bool) -> Settings {

@@ -1,5 +1,6 @@
 //! A whole cluster: nodes, network and clock, moved from event to event.
 
+mod audit;
 mod dump;
 mod node;
 mod queue;
@@ -262,7 +263,7 @@ impl Cluster {
     }
 
     /// What must hold in the end.
-    fn conclude(&self) -> Result<(), (Rank, String)> {
+    fn conclude(&mut self) -> Result<(), (Rank, String)> {
         for node in self.nodes.iter().flatten() {
             for thread in &node.threads {
                 thread.conclude(&self.oracle).map_err(|what| (node.rank, what))?;
@@ -274,7 +275,8 @@ impl Cluster {
         if !self.oracle.is_disturbed() {
             self.oracle.memory.check_words(|rank| self.oracle.casualties.contains_key(&rank)).map_err(|what| (0, what))?;
         }
-        self.oracle.memory.check_fixed(FIXED_LEN).map_err(|what| (0, what))
+        self.oracle.memory.check_fixed(FIXED_LEN).map_err(|what| (0, what))?;
+        self.audit()
     }
 
     /// All say goodbye, one after another.

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// The port of every simulated node.
 const PORT: u16 = 7000;
 
+/// A burst of loss is over then, however little is sent: keepalives alone would take seconds.
+const BURST_TIME: Duration = Duration::from_millis(300);
+
 /// Where a node is.
 #[must_use]
 pub fn address_of(rank: Rank) -> SocketAddr {
@@ -50,8 +53,9 @@ pub struct Delivery {
 struct Way {
     plan: FaultPlan,
     random: Random,
-    /// Datagrams of the burst of loss that are still to come.
+    /// Datagrams of the burst of loss that are still to come, and when it ends in any case.
     burst: u64,
+    burst_ends: Time,
     /// When the last datagram has left the sender's wire.
     busy: Time,
 }
@@ -86,7 +90,7 @@ impl Network {
             .map(|way| {
                 let mut random = Random::stream(seed, 0x6e65_7400 + way);
                 let plan = FaultPlan::new(FaultSettings { seed: random.word(), ..weather.faults });
-                Way { plan, random, burst: 0, busy: Time::default() }
+                Way { plan, random, burst: 0, burst_ends: Time::default(), busy: Time::default() }
             })
             .collect();
         Network { weather, nodes, ways, counts: Counts::default() }
@@ -113,8 +117,12 @@ impl Network {
         let (burst, length) = (way.random.chance(weather.burst), way.random.between(1, weather.burst_max.max(1)));
         if burst && way.burst == 0 {
             way.burst = length;
+            way.burst_ends = now + BURST_TIME;
         }
-        let in_burst = way.burst > 0;
+        let in_burst = way.burst > 0 && now < way.burst_ends;
+        if !in_burst {
+            way.burst = 0;
+        }
         way.burst = way.burst.saturating_sub(1);
         if in_burst || weather.partitions.iter().any(|partition| partition.cuts(from, to, now)) {
             counts.lost += 1;
