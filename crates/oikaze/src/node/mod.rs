@@ -22,13 +22,14 @@ use oikaze_os::link::Link;
 use oikaze_os::memory::shared::{PageSet, Tracker};
 use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::Rank;
+use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -54,6 +55,8 @@ pub(crate) struct Node {
     waiting: Waiting,
     mailbox: Mutex<VecDeque<Arrived>>,
     mail: AtomicUsize,
+    /// Bytes of messages the user has read since credit was last given back at once.
+    read_since_turn: AtomicU64,
     deaths: Mutex<Vec<(Rank, Death)>>,
     closing: AtomicBool,
     helper_thread: Mutex<Option<JoinHandle<()>>>,
@@ -89,6 +92,7 @@ impl Node {
             waiting,
             mailbox: Mutex::default(),
             mail: AtomicUsize::new(0),
+            read_since_turn: AtomicU64::new(0),
             deaths: Mutex::default(),
             closing: AtomicBool::new(false),
             helper_thread: Mutex::new(None),
@@ -210,8 +214,20 @@ impl Node {
         let arrived = mailbox.remove(at)?;
         self.mail.store(mailbox.len(), Ordering::Release);
         drop(mailbox);
-        self.tell(Request::Consumed { from: arrived.from, bytes: arrived.body.len() as u64 });
+        self.give_back_credit(arrived.from, arrived.body.len() as u64);
         Some(arrived)
+    }
+
+    /// The sender may send as much again. A turn of its own is only worth while when much has come together; otherwise the next
+    /// turn takes it along.
+    fn give_back_credit(&self, from: Rank, bytes: u64) {
+        self.submissions.push(Submission { request: Request::Consumed { from, bytes }, completion: None, keep: None });
+        let together = self.read_since_turn.fetch_add(bytes + CREDIT_OVERHEAD, Ordering::Relaxed) + bytes;
+        if together >= CREDIT / 8 {
+            self.read_since_turn.store(0, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            self.try_turn();
+        }
     }
 
     /// Is this peer known to be dead?
