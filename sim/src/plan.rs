@@ -64,8 +64,20 @@ pub struct Kill {
     pub rank: Rank,
     /// When.
     pub at: Time,
-    /// A newer process takes its place after so long.
-    pub restart: Option<Duration>,
+    /// How.
+    pub end: End,
+}
+
+/// How a node ends for the others.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// It is killed.
+    Killed,
+    /// It is killed, and a newer process takes its place after so long.
+    Replaced(Duration),
+    /// Nobody reaches it any more, and it reaches nobody; after so long (if ever) the network is whole again, but who was found
+    /// dead stays so.
+    CutOff(Option<Duration>),
 }
 
 /// A node does nothing for a while.
@@ -170,8 +182,14 @@ impl Plan {
             }
         } else {
             let (rank, at) = (random.below(u64::from(nodes)) as u32, Time(random.spread(1, 100_000_000)));
-            let restart = random.chance(0.4).then(|| Duration::from_nanos(random.spread(1_000_000, 3_000_000_000)));
-            plan.kill = Some(Kill { rank, at, restart });
+            let span = Duration::from_nanos(random.spread(1_000_000, 3_000_000_000));
+            let end = match random.below(10) {
+                0..=3 => End::Killed,
+                4..=6 => End::Replaced(span),
+                7 => End::CutOff(None),
+                _ => End::CutOff(Some(plan.mourning() + span)),
+            };
+            plan.kill = Some(Kill { rank, at, end });
         }
         plan
     }
@@ -233,7 +251,7 @@ fn settings(random: &mut Random, killing: bool) -> Settings {
     }
     settings.receive_buffer = *random.pick(&[16 * 1024, 64 * 1024, 208 * 1024, 208 * 1024, 1 << 20]);
     if killing {
-        settings.failure_time = Duration::from_millis(*random.pick(&[1_000, 2_000, 5_000]));
+        settings.failure_time = Duration::from_millis(*random.pick(&[500, 500, 1_000, 2_000, 5_000]));
         settings.connect_time = settings.failure_time;
     }
     settings

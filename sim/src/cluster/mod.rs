@@ -7,11 +7,11 @@ mod queue;
 
 pub use node::Node;
 
-use crate::net::{Network, open, rank_of};
+use crate::net::{Network, address_of, nowhere, open, rank_of};
 use crate::oracle::Oracle;
-use crate::plan::{Kill, Plan};
+use crate::plan::{End, Kill, Plan};
 use crate::program::FIXED_LEN;
-use crate::random::Random;
+use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
 use crate::violation::Violation;
 use oikaze_protocol::Rank;
@@ -94,9 +94,16 @@ impl Cluster {
         for stall in self.plan.stalls.clone() {
             self.queue.push(stall.at, Event::Stall { rank: stall.rank, span: stall.span });
         }
-        if let Some(Kill { rank, at, restart }) = self.plan.kill {
-            self.queue.push(at, Event::Kill { rank });
-            self.awaited = restart.is_some();
+        match self.plan.kill {
+            Some(Kill { rank, at, end: End::CutOff(span) }) => {
+                let until = span.map_or(Time(u64::MAX), |span| at + span);
+                self.queue.push(at, Event::CutOff { rank, until });
+            }
+            Some(Kill { rank, at, end }) => {
+                self.awaited = matches!(end, End::Replaced(_));
+                self.queue.push(at, Event::Kill { rank });
+            }
+            None => {}
         }
     }
 
@@ -172,14 +179,23 @@ impl Cluster {
             Event::Kill { rank } => {
                 self.trace.event(self.now, rank, format_args!("is killed"));
                 self.nodes[rank as usize] = None;
-                self.oracle.casualties.insert(rank, self.now);
+                self.oracle.killed = Some(rank);
                 self.mourned_at = Some(self.now + self.plan.mourning());
                 // To who never knew it what takes its place is no newcomer, but the one whose part in collectives is awaited.
                 let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
-                match self.plan.kill.and_then(|kill| kill.restart).filter(|_| known) {
-                    Some(after) => self.queue.push(self.now + after, Event::Restart { rank }),
-                    None => self.awaited = false,
+                match self.plan.kill {
+                    Some(Kill { end: End::Replaced(after), .. }) if known => {
+                        self.queue.push(self.now + after, Event::Restart { rank });
+                    }
+                    _ => self.awaited = false,
                 }
+                Ok(())
+            }
+            Event::CutOff { rank, until } => {
+                self.trace.event(self.now, rank, format_args!("is cut off until {} ns", until.0));
+                self.network.cut_off(rank, self.now, until);
+                self.oracle.isolated = Some(rank);
+                self.mourned_at = Some(self.now + self.plan.mourning());
                 Ok(())
             }
             Event::Restart { rank } => {
@@ -222,9 +238,16 @@ impl Cluster {
         };
         let deliveries = self.network.send(from, to, bytes, self.now);
         self.trace.event(self.now, from, format_args!("sends {len} bytes to node {to}, {} copies", deliveries.len()));
+        let from = address_of(from);
         for delivery in deliveries {
-            let from = crate::net::address_of(from);
             self.queue.push(delivery.at, Event::Arrive { to, from, bytes: delivery.bytes });
+        }
+        if self.random.chance(self.plan.weather.garbage) {
+            // From a stranger, or from somebody who pretends to be a node.
+            let from = if self.random.chance(0.5) { nowhere(to) } else { from };
+            let len = self.random.spread(0, 2000) as usize;
+            let bytes = bytes_of(self.random.word(), len);
+            self.queue.push(self.now + Duration::from_micros(self.random.below(500)), Event::Arrive { to, from, bytes });
         }
     }
 
@@ -239,41 +262,38 @@ impl Cluster {
         {
             return Err(self.violation(rank, format!("an operation asked at {} ns has not ended after a node's death", since.0)));
         }
-        match self.oracle.casualties.keys().find(|dead| !node.knows_end_of(**dead)) {
-            Some(dead) => Err(self.violation(rank, format!("the death of node {dead} was not noticed"))),
+        match self.unnoticed(node) {
+            Some(dead) => Err(self.violation(rank, format!("the end of node {dead} was not noticed"))),
             None => Ok(()),
         }
     }
 
+    /// A node whose end this one should notice and has not.
+    fn unnoticed(&self, node: &Node) -> Option<Rank> {
+        let mut lost = (0..self.plan.nodes).filter(|rank| node.life == 0 && self.oracle.is_lost_to(node.rank, *rank));
+        lost.find(|rank| !node.knows_end_of(*rank))
+    }
+
     fn is_finished(&self) -> bool {
-        let mourned = match self.plan.kill {
-            None => true,
-            Some(_) => {
-                !self.awaited
-                    && self.mourned_at.is_some_and(|_| {
-                        self.nodes
-                            .iter()
-                            .flatten()
-                            .all(|node| node.life > 0 || self.oracle.casualties.keys().all(|dead| node.knows_end_of(*dead)))
-                    })
-            }
-        };
-        let dead = |rank: Rank, life: u8| life == 0 && self.oracle.casualties.contains_key(&rank);
-        mourned && self.nodes.iter().flatten().all(Node::is_finished) && self.oracle.messages.outstanding(dead) == 0
+        let noticed = || self.nodes.iter().flatten().all(|node| self.unnoticed(node).is_none());
+        let mourned = self.plan.kill.is_none() || (!self.awaited && self.mourned_at.is_some() && noticed());
+        let Oracle { killed, isolated, .. } = &self.oracle;
+        let lost = |rank: Rank, life: u8| life == 0 && (*killed == Some(rank) || *isolated == Some(rank));
+        mourned && self.nodes.iter().flatten().all(Node::is_finished) && self.oracle.messages.outstanding(lost) == 0
     }
 
     /// What must hold in the end.
     fn conclude(&mut self) -> Result<(), (Rank, String)> {
         for node in self.nodes.iter().flatten() {
             for thread in &node.threads {
-                thread.conclude(&self.oracle).map_err(|what| (node.rank, what))?;
+                thread.conclude(node.rank, &self.oracle).map_err(|what| (node.rank, what))?;
             }
             if node.engine.in_flight() > 0 && !self.oracle.is_disturbed() {
                 return Err((node.rank, format!("{} operations are in flight that nobody asked for", node.engine.in_flight())));
             }
         }
         if !self.oracle.is_disturbed() {
-            self.oracle.memory.check_words(|rank| self.oracle.casualties.contains_key(&rank)).map_err(|what| (0, what))?;
+            self.oracle.memory.check_words().map_err(|what| (0, what))?;
         }
         self.oracle.memory.check_fixed(FIXED_LEN).map_err(|what| (0, what))?;
         self.audit()
@@ -281,10 +301,7 @@ impl Cluster {
 
     /// All say goodbye, one after another.
     fn close(&mut self) -> Result<(), Violation> {
-        for rank in 0..self.plan.nodes {
-            // From now on it is right to find a node dead.
-            self.oracle.casualties.insert(rank, self.now);
-        }
+        self.oracle.closing = true;
         for rank in 0..self.plan.nodes {
             if let Some(node) = self.nodes[rank as usize].as_mut() {
                 node.close();

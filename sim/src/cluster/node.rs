@@ -151,7 +151,7 @@ impl Node {
         }
         while let Some((rank, death)) = self.engine.take_death() {
             trace.event(now, self.rank, format_args!("finds node {rank} dead: {death:?}"));
-            if !oracle.may_be_lost(rank, self.life) {
+            if !oracle.may_lose((self.rank, self.life), rank) {
                 return Err(format!("node {rank} is well but was found dead: {death}"));
             }
             if death != Death::Restarted {

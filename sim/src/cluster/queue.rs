@@ -18,6 +18,8 @@ pub enum Event {
     Stall { rank: Rank, span: Duration },
     /// A node is no more.
     Kill { rank: Rank },
+    /// A node is cut off from all others.
+    CutOff { rank: Rank, until: Time },
     /// A newer process takes its place.
     Restart { rank: Rank },
 }

@@ -108,6 +108,11 @@ impl Network {
         &self.weather
     }
 
+    /// From now on nobody reaches this node, and it reaches nobody.
+    pub fn cut_off(&mut self, rank: Rank, from: Time, until: Time) {
+        self.weather.partitions.push(Partition { from, until, side: 1 << rank, one_way: false });
+    }
+
     /// A datagram leaves; the copies of it that will arrive. Faults end when the weather does.
     pub fn send(&mut self, from: Rank, to: Rank, bytes: Vec<u8>, now: Time) -> Vec<Delivery> {
         self.counts.sent += 1;
@@ -141,6 +146,11 @@ impl Network {
             }
             let at = left + weather.latency + weather.lateness(&fate, &mut way.random);
             deliveries.push(Delivery { at, bytes: copy });
+        }
+        if way.random.chance(weather.echo) {
+            // An old datagram, long after all that it was about.
+            let late = Duration::from_nanos(way.random.spread(1_000_000, 1_000_000_000));
+            deliveries.push(Delivery { at: left + weather.latency + late, bytes: bytes.clone() });
         }
         counts.lost += u64::from(verdict.first.is_none());
         counts.delivered += deliveries.len() as u64;

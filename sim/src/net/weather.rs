@@ -39,6 +39,10 @@ pub struct Weather {
     pub burst: f64,
     /// Its longest, in datagrams.
     pub burst_max: u64,
+    /// How often a copy of a datagram comes once more, long after.
+    pub echo: f64,
+    /// For each datagram sent, so often somebody else's garbage comes too.
+    pub garbage: f64,
     /// One way, at least.
     pub latency: Duration,
     /// And up to so much more.
@@ -95,6 +99,8 @@ impl Weather {
             faults: FaultSettings::default(),
             burst: 0.0,
             burst_max: 0,
+            echo: if random.chance(0.3) { 0.05 } else { 0.0 },
+            garbage: if random.chance(0.2) { 0.05 } else { 0.0 },
             latency,
             jitter: Duration::from_nanos(jitter),
             nanos_per_byte: *random.pick(&[0, 0, 1, 8]),
@@ -121,6 +127,7 @@ impl fmt::Display for Weather {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FaultSettings { loss, duplicate, reorder, corrupt, .. } = self.faults;
         write!(f, "loss {loss} duplicate {duplicate} reorder {reorder} corrupt {corrupt}, ")?;
+        write!(f, "echo {} garbage {}, ", self.echo, self.garbage)?;
         write!(f, "bursts {} of {}, latency {:?} + {:?}, ", self.burst, self.burst_max, self.latency, self.jitter)?;
         write!(f, "{} ns a byte, {} partitions", self.nanos_per_byte, self.partitions.len())
     }

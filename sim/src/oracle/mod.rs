@@ -13,8 +13,10 @@ use oikaze::engine::Failure;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
-use oikaze_protocol::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+/// Who looks: a node, and which of its lives.
+pub type Viewer = (Rank, u8);
 
 /// All that is known.
 #[derive(Debug)]
@@ -25,8 +27,12 @@ pub struct Oracle {
     pub memory: MemoryOracle,
     /// Of locks and collectives.
     pub shared: SharedOracle,
-    /// Nodes that were killed, and when.
-    pub casualties: BTreeMap<Rank, Time>,
+    /// The node that was killed.
+    pub killed: Option<Rank>,
+    /// The node that was cut off from all others.
+    pub isolated: Option<Rank>,
+    /// All say goodbye: it is right to find any node dead.
+    pub closing: bool,
     /// Nodes that have found a killed node dead for good: they do not talk to what takes its place.
     pub estranged: BTreeSet<Rank>,
     /// What a sender may have kept at its receiver.
@@ -41,34 +47,42 @@ impl Oracle {
             messages: MessageOracle::new(seed),
             memory: MemoryOracle::new(seed),
             shared: SharedOracle::new(nodes),
-            casualties: BTreeMap::new(),
+            killed: None,
+            isolated: None,
+            closing: false,
             estranged: BTreeSet::new(),
             credit,
         }
     }
 
-    /// May a node in this life find that one dead?
+    /// May this node find that one dead?
     #[must_use]
-    pub fn may_be_lost(&self, rank: Rank, life: u8) -> bool {
-        self.casualties.contains_key(&rank) || (life > 0 && self.estranged.contains(&rank))
+    pub fn may_lose(&self, viewer: Viewer, rank: Rank) -> bool {
+        self.closing || self.is_lost_to(viewer.0, rank) || (viewer.1 > 0 && self.estranged.contains(&rank))
     }
 
-    /// Is this failure the fault of a node that was killed? Otherwise it must not have happened.
+    /// Has the end of that node come, as far as this one can see?
+    #[must_use]
+    pub fn is_lost_to(&self, viewer: Rank, rank: Rank) -> bool {
+        self.killed == Some(rank) || (self.isolated.is_some_and(|cut| cut == rank || cut == viewer) && rank != viewer)
+    }
+
+    /// Is this failure the fault of a node that was killed or cut off? Otherwise it must not have happened.
     ///
     /// # Errors
-    /// It blames no killed node.
-    pub fn excuse(&self, what: &str, life: u8, failure: &Failure) -> Check {
+    /// It blames no such node.
+    pub fn excuse(&self, what: &str, viewer: Viewer, failure: &Failure) -> Check {
         match blamed(failure) {
-            Some(rank) if self.may_be_lost(rank, life) => Ok(()),
+            Some(rank) if self.may_lose(viewer, rank) => Ok(()),
             Some(rank) => Err(format!("{what} failed and blames node {rank}, which is well: {failure}")),
             None => Err(format!("{what} failed: {failure}")),
         }
     }
 
-    /// Has any node been killed?
+    /// Has any node been killed or cut off?
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
-        !self.casualties.is_empty()
+        self.killed.is_some() || self.isolated.is_some()
     }
 }
 

@@ -111,7 +111,11 @@ impl Accessor {
                         self.target(one.target).unknown = true
                     }
                     Err(failure) => {
-                        context.oracle.excuse(&format!("{} at node {}", one.doing.name(), one.target), context.life, &failure)?;
+                        context.oracle.excuse(
+                            &format!("{} at node {}", one.doing.name(), one.target),
+                            (context.me, context.life),
+                            &failure,
+                        )?;
                         self.target(one.target).unknown = true;
                     }
                 }
@@ -342,7 +346,7 @@ impl Accessor {
 fn settled_message(one: &UnderWay, context: &mut Context<'_>) -> Result<bool, String> {
     let (Doing::Put { tell: Some(id), .. }, Some(told)) = (&one.doing, &one.told) else { return Ok(true) };
     if let Some(Err(failure)) = told.outcome() {
-        context.oracle.excuse(&format!("{id:?}"), context.life, &failure)?;
+        context.oracle.excuse(&format!("{id:?}"), (context.me, context.life), &failure)?;
         context.oracle.messages.failed(*id);
         return Ok(true);
     }
@@ -385,10 +389,8 @@ impl Program for Accessor {
         self.under_way.iter().map(|one| one.since).min()
     }
 
-    fn conclude(&self, oracle: &Oracle) -> Result<(), String> {
-        for (rank, target) in
-            self.targets.iter().filter(|(rank, target)| !target.unknown && !oracle.casualties.contains_key(rank))
-        {
+    fn conclude(&self, me: Rank, oracle: &Oracle) -> Result<(), String> {
+        for (rank, target) in self.targets.iter().filter(|(rank, target)| !target.unknown && !oracle.is_lost_to(me, **rank)) {
             oracle.memory.holds("in the end", *rank, self.work.layout.stripe_at(), &target.model)?;
         }
         let idle = self.own.as_ref().is_none_or(|own| {

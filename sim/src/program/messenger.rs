@@ -73,7 +73,7 @@ impl Messenger {
                 Err(failure) => {
                     let refused = matches!(failure, Failure::Remote(RmaError::Refused(Refusal::NoRoom)));
                     if !(one.hopeless && refused) {
-                        context.oracle.excuse(&format!("{:?}", one.id), context.life, &failure)?;
+                        context.oracle.excuse(&format!("{:?}", one.id), (context.me, context.life), &failure)?;
                     }
                     context.oracle.messages.failed(one.id);
                 }

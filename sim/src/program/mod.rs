@@ -62,10 +62,10 @@ impl Context<'_> {
         self.submissions.push(Submission { request, completion: None, keep: None });
     }
 
-    /// Has this node been killed?
+    /// Has this node been killed, or cut off from us?
     #[must_use]
     pub fn is_casualty(&self, rank: Rank) -> bool {
-        self.oracle.casualties.contains_key(&rank)
+        self.oracle.is_lost_to(self.me, rank)
     }
 }
 
@@ -109,8 +109,8 @@ pub trait Program {
     ///
     /// # Errors
     /// It does not.
-    fn conclude(&self, oracle: &Oracle) -> Result<(), String> {
-        let _ = oracle;
+    fn conclude(&self, me: Rank, oracle: &Oracle) -> Result<(), String> {
+        let _ = (me, oracle);
         Ok(())
     }
 

@@ -93,7 +93,7 @@ impl Sharer {
             Waiting::For(completion) => {
                 let Some(outcome) = completion.outcome() else { return Ok(Some(Progress::NONE)) };
                 if let Err(failure) = outcome {
-                    context.oracle.excuse(&self.describe(), context.life, &failure)?;
+                    context.oracle.excuse(&self.describe(), (context.me, context.life), &failure)?;
                     self.give_up(context, false);
                     return Ok(Some(Progress::ACTED));
                 }
@@ -260,7 +260,7 @@ impl Sharer {
         context.together.under_way = None;
         match outcome {
             Err(failure) => {
-                context.oracle.excuse(&format!("collective {number}"), context.life, &failure)?;
+                context.oracle.excuse(&format!("collective {number}"), (context.me, context.life), &failure)?;
                 self.give_up(context, false);
                 return Ok(false);
             }
