@@ -136,8 +136,9 @@ impl Run {
     /// As the launcher wants it.
     pub fn options(self) -> Result<Options, LaunchError> {
         let helper = helper()?;
-        let settings =
-            Settings { ports: self.ports, failure_time: self.failure_time.map(Duration::from_millis), fault: self.fault.clone() };
+        // OIKAZE_TIMEOUT and the like, set by the user, reach the nodes with the rest of the environment.
+        let failure_time = self.failure_time.map(Duration::from_millis);
+        let settings = Settings { ports: self.ports, failure_time, fault: self.fault, ..Settings::default() };
         let cabling = Cabling { network: self.network, mtu: self.mtu };
         let variable = |text: &String| match text.split_once('=') {
             Some((name, value)) => Some((name.to_owned(), value.to_owned())),

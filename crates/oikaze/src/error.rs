@@ -27,12 +27,14 @@ pub enum Error {
         waited: Duration,
     },
     /// An operation failed.
-    #[error("{what}: {failure}{}", advice(failure))]
+    #[error("{}", failed_text(what, failure, told.as_deref()))]
     Failed {
         /// What was tried.
         what: String,
         /// Why it failed.
         failure: Failure,
+        /// If a node is lost and a launcher knows how it ended: its words.
+        told: Option<String>,
     },
     /// The job could not be found, started or reached.
     #[error(transparent)]
@@ -66,11 +68,27 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn failed(what: impl Into<String>, failure: Failure) -> Self {
-        Error::Failed { what: what.into(), failure }
+        Error::Failed { what: what.into(), failure, told: None }
     }
 
     pub(crate) fn invalid(what: impl Into<String>, why: impl Into<String>) -> Self {
         Error::Invalid { what: what.into(), why: why.into() }
+    }
+
+    /// With what the launcher says of a lost node.
+    pub(crate) fn with_reason(mut self, reason: Option<String>) -> Self {
+        if let Error::Failed { told, .. } = &mut self {
+            *told = reason;
+        }
+        self
+    }
+
+    /// Of something that was tried again and again for this long.
+    pub(crate) fn after(mut self, limit: Duration) -> Self {
+        if let Error::Failed { what, .. } = &mut self {
+            *what = format!("{what}, waited for {} s", limit.as_secs_f64());
+        }
+        self
     }
 
     pub(crate) fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
@@ -91,6 +109,18 @@ impl Error {
     }
 }
 
+fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
+    let mut text = failure.to_string();
+    // Coherence says itself what it was doing.
+    if !text.starts_with(what) {
+        text = format!("{what}: {text}");
+    }
+    match told {
+        Some(told) => text + ". The launcher says: " + told,
+        None => text + advice(failure),
+    }
+}
+
 fn advice(failure: &Failure) -> &'static str {
     use oikaze_protocol::rma::RmaError;
     use oikaze_protocol::wind::Refusal;
@@ -100,7 +130,8 @@ fn advice(failure: &Failure) -> &'static str {
         Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => ". Its owner decides, when it publishes the region",
         Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => ". Use an offset that is a multiple of 8",
         Failure::PeerLost { .. } => {
-            ". Its own output says why it ended; a node that only stalls needs a longer OIKAZE_FAILURE_TIME"
+            ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \
+             that only stalls needs a longer OIKAZE_FAILURE_TIME"
         }
         _ => "",
     }

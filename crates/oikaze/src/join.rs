@@ -15,7 +15,7 @@ use oikaze_protocol::wind::Settings;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the nodes of a job may take to find one another.
+/// How long the nodes of a job may take to find one another, unless the job has a time limit of its own.
 const MEET_TIME: Duration = Duration::from_secs(30);
 /// How long a pair of nodes may take to connect once both are known to run.
 const CONNECT_TIME: Duration = Duration::from_secs(8);
@@ -33,11 +33,12 @@ pub fn join() -> Result<Job> {
 /// # Errors
 /// As [`join`].
 pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
-    let without = Without::from_env().map_err(|why| Error::invalid("reading OIKAZE_WITHOUT", why.to_string()))?;
-    let limit = time_limit()?;
+    let bootstrap: Arc<dyn Bootstrap> = Arc::from(bootstrap);
+    let without = Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
+    let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
     let waiting = Waiting::choose(oikaze_os::cpu::usable_cores(), bootstrap.local_size())
-        .map_err(|why| Error::invalid("choosing how to wait", why))?;
+        .map_err(|why| Error::invalid("joining the job", why))?;
     let choice = choose(&without)?;
     let tracking = choice.to_string();
     let tracker: Arc<dyn Tracker> = choice.tracker;
@@ -50,23 +51,13 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let mut engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
         .map_err(|failure| Error::failed("starting the engine", failure))?;
     engine.connect(Time(0));
-    let node = Node::start(engine, submissions, Some(Arc::clone(&tracker)), waiting, start)?;
+    let node = Node::start(engine, submissions, Some(Arc::clone(&tracker)), waiting, start, Arc::clone(&bootstrap))?;
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node) {
         node.stop();
         bootstrap.abort(&error.to_string());
         return Err(error);
     }
     Ok(Job { node, bootstrap, tracker, limit, failure_time, tracking, left: false })
-}
-
-fn time_limit() -> Result<Option<Duration>> {
-    match std::env::var("OIKAZE_TIMEOUT") {
-        Err(_) => Ok(None),
-        Ok(text) => match text.parse::<u64>() {
-            Ok(milliseconds) if milliseconds > 0 => Ok(Some(Duration::from_millis(milliseconds))),
-            _ => Err(Error::invalid("reading OIKAZE_TIMEOUT", format!("\"{text}\" is not a number of milliseconds above 0"))),
-        },
-    }
 }
 
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
@@ -78,7 +69,7 @@ fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Lin
         None => (Box::new(udp), port),
         Some(text) => {
             let settings: FaultSettings =
-                text.parse().map_err(|why: FaultSyntax| Error::invalid("reading OIKAZE_FAULT", why.to_string()))?;
+                text.parse().map_err(|why: FaultSyntax| Error::invalid("joining the job", why.to_string()))?;
             // Nodes must not share one sequence of faults, or both ends of a pair lose the same datagrams.
             let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(bootstrap.rank()));
             (Box::new(Fault::new(udp, FaultSettings { seed, ..settings })), port)
@@ -119,12 +110,13 @@ impl Meeting {
         if bootstrap.size() > 1 {
             mine.publish(bootstrap)?;
         }
+        let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
         let mut found = Vec::new();
         for rank in 0..bootstrap.size() {
             found.push(if rank == bootstrap.rank() {
                 Vec::new()
             } else {
-                candidates(&mine, &Reachable::of(bootstrap, rank, MEET_TIME)?)
+                candidates(&mine, &Reachable::of(bootstrap, rank, limit)?)
             });
         }
         Ok(Self { candidates: found })

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// A job that this process has joined. Dropped, it leaves: it waits until all others leave too, then says goodbye.
 pub struct Job {
     pub(crate) node: Arc<Node>,
-    pub(crate) bootstrap: Box<dyn Bootstrap>,
+    pub(crate) bootstrap: Arc<dyn Bootstrap>,
     pub(crate) tracker: Arc<dyn Tracker>,
     pub(crate) limit: Option<Duration>,
     pub(crate) failure_time: Duration,
@@ -51,6 +51,11 @@ impl Job {
     #[must_use]
     pub fn time_limit(&self) -> Option<Duration> {
         self.limit
+    }
+
+    /// Set that limit for waits from now on; peers and arrays that were had before keep the one of then.
+    pub fn set_time_limit(&mut self, limit: Option<Duration>) {
+        self.limit = limit;
     }
 
     /// Another node.
@@ -105,7 +110,7 @@ impl Job {
         match self.node.wait(deadline, ready) {
             Some(Ok(arrived)) => Ok(arrived),
             Some(Err((peer, death))) => {
-                Err(Error::failed("receiving a message", crate::engine::Failure::PeerLost { peer, death }))
+                Err(self.node.failure(&"receiving a message", crate::engine::Failure::PeerLost { peer, death }))
             }
             None => Err(Error::Timeout { what: "receiving a message".into(), waited: begun.elapsed() }),
         }
@@ -121,7 +126,8 @@ impl Job {
     /// the same arrays in the same order.
     ///
     /// # Errors
-    /// Nodes disagree on name, length, element or homes (the error names them); no memory; a node is lost.
+    /// Nodes disagree on name, length, element or homes (the error names them); one of them has no memory for it (all are told);
+    /// a node is lost.
     pub fn array<T: Element>(&self, name: &str, len: usize) -> Result<SharedArray<T>> {
         self.array_with_homes(name, len, Homes::Block)
     }
@@ -215,12 +221,13 @@ impl Job {
         if std::mem::replace(&mut self.left, true) {
             return Ok(());
         }
-        let completion = self.node.submit(Request::Leave, None);
-        let limit = self.limit.or(Some(Duration::MAX)).filter(|_| !std::thread::panicking());
-        let outcome = match limit {
-            Some(limit) => self.node.outcome(&"leaving the job", &completion, Some(limit)).map(drop),
-            // A panicking node does not wait for the others: they learn of it by its goodbye.
-            None => Ok(()),
+        // A panicking node does not wait for the others: they learn of it by its goodbye.
+        let outcome = match std::thread::panicking() {
+            true => Ok(()),
+            false => {
+                let completion = self.node.submit(Request::Leave, None);
+                self.node.outcome(&"leave", &completion, self.limit).map(drop)
+            }
         };
         self.node.say_goodbye(self.failure_time);
         self.node.stop();
@@ -238,7 +245,11 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if let Err(error) = self.leave_once() {
+        // The program has been told of what failed before; that leaving fails for the same reason is no news.
+        let known = self.node.has_failed();
+        if let Err(error) = self.leave_once()
+            && !known
+        {
             eprintln!("oikaze: node {}: {error}", self.bootstrap.rank());
         }
     }

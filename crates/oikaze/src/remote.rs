@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The largest source that is copied before the call returns ([`RemoteRegion::put_copy`]).
 pub const COPY_MAX: usize = 4096;
+/// How long [`Peer::region`] waits for a name if the job has no time limit: publishing takes a moment, a misspelt name for ever.
+const PUBLISH_TIME: Duration = Duration::from_secs(10);
 /// A lookup of a name that is not there yet is asked again after this long.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -31,25 +33,30 @@ impl Peer {
         self.rank
     }
 
-    /// The region that this peer has published, or will publish within the job's time limit, under `name`.
+    /// The region that this peer has published, or will publish within the job's time limit (10 s if it has none), under `name`.
     ///
     /// # Errors
     /// Nothing was published under that name in time (the error lists what is there); the peer is lost.
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
         let begun = Instant::now();
+        let limit = self.limit.unwrap_or(PUBLISH_TIME);
         let what = format!("region \"{name}\" of node {}", self.rank);
+        let mut unknown = None;
         loop {
-            let left = self.limit.map(|limit| limit.saturating_sub(begun.elapsed()));
+            let left = limit.saturating_sub(begun.elapsed());
             let completion = self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
-            match self.node.outcome(&what, &completion, left) {
+            match self.node.outcome(&what, &completion, Some(left)) {
                 Ok(Value::Region(published)) => {
                     return Ok(RemoteRegion { peer: self.clone(), name: name.into(), published });
                 }
                 Ok(_) => return Err(Error::invalid(what, "the answer is of another kind (a defect)")),
-                Err(error) if is_unknown_name(&error) && left.is_none_or(|left| !left.is_zero()) => {
-                    let pause = left.unwrap_or(ASK_AGAIN).min(ASK_AGAIN);
-                    let _: Option<()> = self.node.wait(Instant::now().checked_add(pause), || None);
+                Err(error) if is_unknown_name(&error) && !left.is_zero() => {
+                    unknown = Some(error);
+                    let _: Option<()> = self.node.wait(Instant::now().checked_add(left.min(ASK_AGAIN)), || None);
                 }
+                // The last answer says more than that there was no other in the time left.
+                Err(timeout @ Error::Timeout { .. }) => return Err(unknown.unwrap_or(timeout).after(limit)),
+                Err(error) if is_unknown_name(&error) => return Err(error.after(limit)),
                 Err(error) => return Err(error),
             }
         }

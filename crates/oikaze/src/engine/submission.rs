@@ -109,6 +109,8 @@ pub enum Request {
     },
     /// Create a shared array together with all other nodes.
     Declare(Declaration),
+    /// Tell all nodes that make this array why this one cannot.
+    CannotDeclare(Declaration, String),
     /// Make pages of an array valid with this access.
     Touch {
         /// Which array.

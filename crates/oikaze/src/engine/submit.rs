@@ -92,6 +92,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 coherence.declare(declaration, token, pages);
                 return;
             }
+            Request::CannotDeclare(declaration, why) => {
+                coherence.declare_unfit(declaration, why, token, pages);
+                return;
+            }
             Request::Touch { array, pages: range, access } => return coherence.touch(array, range, access, token, pages),
             Request::Fault { array, page, access } => return coherence.fault(array, page, access, pages),
             Request::Barrier => return coherence.barrier(token, pages),

@@ -107,7 +107,10 @@ impl Reachable {
     /// Those of the store, or something that cannot be understood.
     pub fn of(job: &dyn Bootstrap, rank: u32, timeout: Duration) -> Result<Reachable, JobError> {
         let key = Reachable::key(rank);
-        let text = job.get(&key, timeout)?;
+        let text = job.get(&key, timeout).map_err(|why| match why {
+            JobError::TimedOut { limit, .. } => JobError::NotJoined { rank, limit },
+            other => other,
+        })?;
         let malformed = |why: String| JobError::Malformed { rank, key: key.clone(), why };
         let mut read: Reachable = serde_json::from_slice(&text).map_err(|why| malformed(why.to_string()))?;
         if read.port == 0 {

@@ -24,6 +24,8 @@ pub const INCARNATION: &str = "OIKAZE_INCARNATION";
 pub const PORTS: &str = "OIKAZE_PORTS";
 /// Milliseconds of silence after which a peer is dead.
 pub const FAILURE_TIME: &str = "OIKAZE_FAILURE_TIME";
+/// Milliseconds that a wait may take when the program gives it no limit of its own.
+pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
 /// Faults to inject into this job's links, e.g. `loss=0.05,duplicate=0.05,seed=7`.
 pub const FAULT: &str = "OIKAZE_FAULT";
 /// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
@@ -69,6 +71,8 @@ pub struct Settings {
     pub ports: Option<Ports>,
     /// Silence after which a peer is dead; `limits::FAILURE_TIME` if absent.
     pub failure_time: Option<Duration>,
+    /// The longest a wait may take that is given no limit of its own; as long as it takes if absent.
+    pub time_limit: Option<Duration>,
     /// Faults to inject, in the words of `oikaze_os::link`.
     pub fault: Option<String>,
 }
@@ -113,6 +117,7 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
     ];
     variables.extend(settings.ports.map(|ports| (PORTS, ports.to_string())));
     variables.extend(settings.failure_time.map(|time| (FAILURE_TIME, time.as_millis().to_string())));
+    variables.extend(settings.time_limit.map(|time| (TIME_LIMIT, time.as_millis().to_string())));
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables
 }
@@ -126,9 +131,11 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let ports = optional(lookup, PORTS, "a range of ports such as 40000-40100", |text| text.parse().ok())?;
     let milliseconds = |text: &str| text.parse().ok().filter(|&ms| ms > 0).map(Duration::from_millis);
-    let failure_time = optional(lookup, FAILURE_TIME, "a number of milliseconds greater than 0", milliseconds)?;
+    let needed = "a number of milliseconds greater than 0";
+    let failure_time = optional(lookup, FAILURE_TIME, needed, milliseconds)?;
+    let time_limit = optional(lookup, TIME_LIMIT, needed, milliseconds)?;
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
-    Ok(Settings { ports, failure_time, fault })
+    Ok(Settings { ports, failure_time, time_limit, fault })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -136,7 +143,17 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
 /// # Errors
 /// A variable that is missing or makes no sense.
 pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
-    let Some(store) = lookup(STORE) else { return Ok(None) };
+    let Some(store) = lookup(STORE) else {
+        // Half a place is a mistake (variables lost by sudo or ssh, a job of another launcher), not a job of one node.
+        return match [RANK, SIZE].iter().find(|&&name| lookup(name).is_some()) {
+            Some(set) => Err(JobError::Environment {
+                name: STORE,
+                found: format!("not set, while {set} is"),
+                needed: "the store's address",
+            }),
+            None => Ok(None),
+        };
+    };
     let size = required(lookup, SIZE, "a number of nodes, 1 to 4096", |text| number(text, 1, NODES_MAX))?;
     let rank = required(lookup, RANK, "a rank below OIKAZE_SIZE", |text| number(text, 0, size - 1))?;
     let local_size = optional(lookup, LOCAL_SIZE, "1 to OIKAZE_SIZE", |text| number(text, 1, size))?.unwrap_or(1);
@@ -201,6 +218,7 @@ mod tests {
         let settings = Settings {
             ports: Some(Ports { first: 10, last: 20 }),
             failure_time: Some(Duration::from_millis(500)),
+            time_limit: Some(Duration::from_secs(60)),
             fault: Some("loss=0.05".into()),
         };
         let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
@@ -210,6 +228,8 @@ mod tests {
         assert_eq!((read.store.as_str(), read.rank, read.size, read.local_rank), ("127.0.0.1:4000", 2, 4, 1));
         assert_eq!((read.local_size, read.incarnation, &read.secret), (2, 9, &place().secret));
         assert!(read_place(&|_| None).unwrap().is_none());
+        let half = read_place(&|name| (name == RANK).then(|| "0".to_owned())).unwrap_err().to_string();
+        assert!(half.contains("OIKAZE_STORE is not set, while OIKAZE_RANK is"), "{half}");
     }
 
     #[test]
@@ -230,7 +250,9 @@ mod tests {
             let message = read_place(&lookup).unwrap_err().to_string();
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
-        for (name, value) in [(PORTS, "9-8"), (PORTS, "0-4"), (PORTS, "x"), (FAILURE_TIME, "0"), (FAILURE_TIME, "5s")] {
+        for (name, value) in
+            [(PORTS, "9-8"), (PORTS, "0-4"), (PORTS, "x"), (FAILURE_TIME, "0"), (FAILURE_TIME, "5s"), (TIME_LIMIT, "-1")]
+        {
             let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();
             assert!(message.contains(name), "{message}");
         }

@@ -8,7 +8,8 @@ use std::time::Duration;
 pub enum JobError {
     /// A variable that the launcher sets is missing or makes no sense.
     #[error(
-        "{name} is {found}, but must be {needed}: it is set by `oikaze run`; unset all OIKAZE_* variables to run as one node"
+        "{name} is {found}, but must be {needed}; unset it if you set it yourself. In a job `oikaze run` sets what is needed; \
+         without any OIKAZE_* variable a program runs as a job of one node"
     )]
     Environment {
         /// The variable.
@@ -70,6 +71,17 @@ pub enum JobError {
         limit: Duration,
         /// Who or what is missing.
         missing: String,
+    },
+    /// A node that was started has not joined.
+    #[error(
+        "node {rank} has not joined the job within {limit:?}: it runs, but has not come to `oikaze::join()` yet, or its program does \
+         not call it. Is it an Oikaze program, with the right arguments? OIKAZE_TIMEOUT (milliseconds) allows for a longer start"
+    )]
+    NotJoined {
+        /// Who is missing.
+        rank: u32,
+        /// How long it was waited for.
+        limit: Duration,
     },
     /// A key or value outside its limits.
     #[error("{what} has {len} bytes, but at most {max} are allowed")]

@@ -22,7 +22,7 @@ pub use secret::{SECRET_LEN, Secret};
 /// # Errors
 /// A launcher's variables that make no sense, or a store that cannot be reached or refuses this process.
 pub fn find() -> Result<Box<dyn Bootstrap>, JobError> {
-    find_in(&|name| std::env::var(name).ok())
+    find_in(&|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
 }
 
 /// As [`find`], with the variables given.

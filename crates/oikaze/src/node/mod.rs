@@ -14,6 +14,7 @@ pub use waiting::{EngineMode, Waiting};
 
 use crate::engine::submission::Registered;
 use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Request, Submission, Value, Work, tracked};
+use crate::job::Bootstrap;
 use crate::role::Role;
 use crate::{Error, Result};
 use crossbeam_queue::SegQueue;
@@ -53,6 +54,10 @@ pub(crate) struct Node {
     tracker: Option<Arc<dyn Tracker>>,
     start: Instant,
     waiting: Waiting,
+    /// Knows, for a node that a launcher started, why another one ended.
+    bootstrap: Arc<dyn Bootstrap>,
+    /// See [`Node::has_failed`].
+    failed: AtomicBool,
     mailbox: Mutex<VecDeque<Arrived>>,
     mail: AtomicUsize,
     /// Bytes of messages the user has read since credit was last given back at once.
@@ -70,6 +75,7 @@ impl Node {
         tracker: Option<Arc<dyn Tracker>>,
         waiting: Waiting,
         start: Instant,
+        bootstrap: Arc<dyn Bootstrap>,
     ) -> Result<Arc<Self>> {
         let no_event = |error| Error::system("making an event descriptor", error);
         let socket = match engine.link().fd() {
@@ -90,6 +96,8 @@ impl Node {
             tracker,
             start,
             waiting,
+            bootstrap,
+            failed: AtomicBool::new(false),
             mailbox: Mutex::default(),
             mail: AtomicUsize::new(0),
             read_since_turn: AtomicU64::new(0),
@@ -240,9 +248,25 @@ impl Node {
         let begun = Instant::now();
         match self.wait(limit.and_then(|limit| begun.checked_add(limit)), || completion.outcome()) {
             Some(Ok(value)) => Ok(value),
-            Some(Err(failure)) => Err(Error::failed(what.to_string(), failure)),
+            Some(Err(failure)) => Err(self.failure(what, failure)),
             None => Err(Error::Timeout { what: what.to_string(), waited: begun.elapsed() }),
         }
+    }
+
+    /// The error of an operation that failed, with the launcher's reason if a node is lost.
+    pub fn failure(&self, what: &dyn std::fmt::Display, failure: Failure) -> Error {
+        let shared = matches!(failure, Failure::Coherence(_));
+        let error = Error::failed(what.to_string(), failure);
+        let lost = error.lost_peer().is_some();
+        if lost || shared {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        if lost { error.with_reason(self.bootstrap.aborted()) } else { error }
+    }
+
+    /// Has an error that concerns all nodes been handed to the program?
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// The descriptor that is readable when there is news.

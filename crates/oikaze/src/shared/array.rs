@@ -35,7 +35,8 @@ elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 
 pub struct SharedArray<T> {
     node: Arc<Node>,
     memory: Arc<SharedMemory>,
-    homes: Arc<[Rank]>,
+    homes: Homes,
+    nodes: u32,
     name: Arc<str>,
     len: usize,
     limit: Option<Duration>,
@@ -51,44 +52,52 @@ impl<T: Element> SharedArray<T> {
         homes: Homes,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let what = format!("array \"{name}\" of {len} elements");
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| bytes > 0)
-            .ok_or_else(|| Error::invalid(what.as_str(), "it must have at least one element and fit the address space"))?;
+        let what = format!("declare array \"{name}\"");
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let element = coherence::Element { kind: T::KIND, size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX) };
-        let declaration = Declaration { name: name.to_owned(), bytes: bytes as u64, element, homes };
-        let (memory, page_homes) = Self::prepare(node, tracker, name, bytes, &declaration)?;
+        let declaration = Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
+        let memory = match Self::prepare(node, tracker, &declaration) {
+            Ok(memory) => memory,
+            Err(error) => {
+                // The others wait for this node in the same call: they are told, and nobody waits in vain.
+                let completion = node.submit(Request::CannotDeclare(declaration, error.to_string()), None);
+                let told = node.outcome(&what, &completion, limit);
+                drop(told); // it is what this node said itself, or a loss that the next call tells
+                return Err(error);
+            }
+        };
         let completion = node.submit(Request::Declare(declaration), None);
         match node.outcome(&what, &completion, limit)? {
             Value::Array(array) if array == memory.array() => {}
-            _ => return Err(Error::invalid(what, "two threads of this node made arrays at the same time: make them one by one")),
+            _ => return Err(at_the_same_time(name)),
         }
-        Ok(Self { node: Arc::clone(node), memory, homes: page_homes, name: name.into(), len, limit, holds: PhantomData })
+        let nodes = node.with_engine(|engine| engine.nodes());
+        Ok(Self { node: Arc::clone(node), memory, homes, nodes, name: name.into(), len, limit, holds: PhantomData })
     }
 
-    /// Memory, alias and homes stand before the others may ask for pages.
-    fn prepare(
-        node: &Arc<Node>,
-        tracker: &Arc<dyn Tracker>,
-        name: &str,
-        bytes: usize,
-        declaration: &Declaration,
-    ) -> Result<(Arc<SharedMemory>, Arc<[Rank]>)> {
+    /// Memory and alias stand before the others may ask for pages. Found while the engine runs on: memory for a large array
+    /// takes seconds, and a node that says nothing for as long is dead to the others.
+    fn prepare(node: &Arc<Node>, tracker: &Arc<dyn Tracker>, declaration: &Declaration) -> Result<Arc<SharedMemory>> {
+        let Declaration { name, bytes, homes, .. } = declaration;
+        let (array, me, nodes) = node.with_engine(|engine| (engine.coherence().next_array(), engine.rank(), engine.nodes()));
+        if let Some(problem) = declaration.problem(nodes) {
+            return Err(Error::invalid(format!("declare array \"{name}\""), problem));
+        }
+        let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+        let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?);
+        for run in runs(homes, memory.pages(), nodes, me) {
+            memory.populate(run)?;
+        }
         node.with_engine(|engine| {
-            let array = engine.coherence().next_array();
-            let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?);
-            let pages = memory.pages();
-            let (me, nodes) = (engine.rank(), engine.nodes());
-            let homes: Arc<[Rank]> = (0..pages).map(|page| declaration.homes.home(page, pages, nodes)).collect();
-            for run in runs(&homes, me) {
-                memory.populate(run)?;
+            if engine.coherence().next_array() != array {
+                return Err(at_the_same_time(name));
             }
             let slot = engine.memory().insert_local(memory.alias_region())?;
             engine.pages().insert(Arc::clone(&memory));
             engine.coherence().set_alias_region(array, slot);
-            Ok((memory, homes))
-        })
+            Ok(())
+        })?;
+        Ok(memory)
     }
 
     /// Its name.
@@ -112,13 +121,14 @@ impl<T: Element> SharedArray<T> {
     /// The node whose memory is the reference for this element's page. Writing at home costs no fault and no transfer.
     #[must_use]
     pub fn home_of(&self, element: usize) -> Option<Rank> {
-        (element < self.len).then(|| self.homes.get(element * size_of::<T>() / PAGE).copied())?
+        let page = (element < self.len).then(|| element * size_of::<T>() / PAGE)?;
+        Some(self.homes.home(page as u64, self.memory.pages(), self.nodes))
     }
 
     /// The elements in the pages whose home is `rank`, if they are one run (as with `Homes::Block`); the first run otherwise.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
-        let Some(run) = runs(&self.homes, rank).into_iter().next() else { return 0..0 };
+        let Some(run) = runs(&self.homes, self.memory.pages(), self.nodes, rank).next() else { return 0..0 };
         let first = |page: u64| (page as usize * PAGE).div_ceil(size_of::<T>()).min(self.len);
         first(run.start)..first(run.end)
     }
@@ -180,14 +190,22 @@ impl<T: Element> SharedArray<T> {
     }
 }
 
-/// The runs of pages whose home is `rank`.
-fn runs(homes: &[Rank], rank: Rank) -> Vec<Range<u64>> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    for (page, _) in (0u64..).zip(homes).filter(|&(_, &home)| home == rank) {
-        match runs.last_mut() {
-            Some(run) if run.end == page => run.end += 1,
-            _ => runs.push(page..page + 1),
+fn at_the_same_time(name: &str) -> Error {
+    let why = "two threads of this node made arrays at the same time: make them one by one";
+    Error::invalid(format!("declare array \"{name}\""), why)
+}
+
+/// The runs of pages whose home is `rank`, of `pages` pages on `nodes` nodes.
+fn runs(homes: &Homes, pages: u64, nodes: u32, rank: Rank) -> impl Iterator<Item = Range<u64>> {
+    let is_home = move |page: &u64| homes.home(*page, pages, nodes) == rank;
+    let mut block = Some(Homes::block(rank, pages, nodes));
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        if matches!(homes, Homes::Block) {
+            return block.take().filter(|block| !block.is_empty());
         }
-    }
-    runs
+        let first = (next..pages).find(is_home)?;
+        next = (first..pages).find(|page| !is_home(page)).unwrap_or(pages);
+        Some(first..next)
+    })
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 struct Store {
     values: Mutex<HashMap<String, Vec<u8>>>,
     changed: Condvar,
+    aborted: Mutex<Option<String>>,
 }
 
 struct Place {
@@ -65,22 +66,38 @@ impl Bootstrap for Place {
     fn fence(&self, _: &str, _: Duration) -> Result<(), JobError> {
         Ok(())
     }
-    fn abort(&self, _: &str) {}
+    fn abort(&self, why: &str) {
+        self.store.aborted.lock().unwrap().get_or_insert_with(|| why.to_owned());
+    }
     fn aborted(&self) -> Option<String> {
-        None
+        self.store.aborted.lock().unwrap().clone()
     }
 }
 
 /// Run `program` on `size` nodes at once, each its own thread; what each returned, by rank.
+#[allow(dead_code)]
 pub fn cluster<T: Send>(size: u32, settings: &Settings, program: impl Fn(Job) -> T + Sync) -> Vec<T> {
-    let store = Arc::new(Store::default());
     let secret = Secret::random().unwrap();
+    meet(size, |_| (settings.clone(), secret.clone()), |_, job| program(job.unwrap()))
+}
+
+/// As [`cluster`], with settings and secret of each rank; `program` is given what joining gave, and what a launcher does: a way to
+/// end the job for a reason.
+#[allow(dead_code)]
+pub fn meet<T: Send>(
+    size: u32,
+    of: impl Fn(u32) -> (Settings, Secret),
+    program: impl Fn(&dyn Fn(&str), oikaze::Result<Job>) -> T + Sync,
+) -> Vec<T> {
+    let store = Arc::new(Store::default());
     std::thread::scope(|scope| {
         let nodes: Vec<_> = (0..size)
             .map(|rank| {
-                let place = Place { rank, size, secret: secret.clone(), settings: settings.clone(), store: Arc::clone(&store) };
-                let program = &program;
-                scope.spawn(move || program(oikaze::join_as(Box::new(place)).unwrap()))
+                let (settings, secret) = of(rank);
+                let place = Place { rank, size, secret, settings, store: Arc::clone(&store) };
+                let (program, store) = (&program, &store);
+                let abort = |why: &str| *store.aborted.lock().unwrap() = Some(why.to_owned());
+                scope.spawn(move || program(&abort, oikaze::join_as(Box::new(place))))
             })
             .collect();
         nodes.into_iter().map(|node| node.join().unwrap()).collect()

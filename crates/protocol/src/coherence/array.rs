@@ -87,7 +87,8 @@ impl Declaration {
     }
 
     /// What is wrong with it, if anything, on a job of `nodes` nodes.
-    pub(super) fn problem(&self, nodes: u32) -> Option<String> {
+    #[must_use]
+    pub fn problem(&self, nodes: u32) -> Option<String> {
         let (name, pages) = (&self.name, self.pages());
         if name.is_empty() || name.len() > NAME_MAX {
             return Some(format!("its name has {} bytes, allowed are 1 to {NAME_MAX}", name.len()));

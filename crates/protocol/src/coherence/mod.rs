@@ -34,6 +34,7 @@ use crate::wind::{Admission, Message, Refusal, Token};
 use agreement::{Call, Declared};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use array::{Array, PageId};
 use core::ops::Range;
@@ -138,15 +139,33 @@ impl Coherence {
     /// Declare an array together with all other nodes; done (with its number) when all have declared the same. Pages homed
     /// here are writable then, all others invalid.
     pub fn declare(&mut self, declaration: Declaration, token: Token, pages: &mut dyn Pages) -> ArrayId {
-        let number = self.next_array();
         let taken = self.arrays.iter().any(|array| array.name == declaration.name);
         let problem = if taken { Some("an array of that name exists already".into()) } else { declaration.problem(self.nodes) };
-        let call = match problem {
-            None => Call::Declare(Declared::new(number, &declaration)),
-            Some(problem) => Call::Unfit(format!("declare array \"{}\": {problem}", declaration.name)),
-        };
+        if let Some(problem) = problem {
+            let problem = format!("declare array \"{}\": {problem}", declaration.name);
+            return self.declare_unfit(declaration, problem, token, pages);
+        }
+        let number = self.next_array();
+        let call = Call::Declare(Declared::new(number, &declaration));
         self.arrays.push(Array::new(declaration, self.me, self.nodes));
         self.collective.call(call, token);
+        self.settle(pages);
+        number
+    }
+
+    /// Take this node's part in a declaration that it cannot go along with, so that all nodes are told why (COH-6.3). It uses
+    /// a number up, as every declaration does.
+    pub fn declare_unfit(
+        &mut self,
+        mut declaration: Declaration,
+        problem: String,
+        token: Token,
+        pages: &mut dyn Pages,
+    ) -> ArrayId {
+        let number = self.next_array();
+        declaration.bytes = 0;
+        self.arrays.push(Array::new(declaration, self.me, self.nodes));
+        self.collective.call(Call::Unfit(problem), token);
         self.settle(pages);
         number
     }

@@ -38,6 +38,7 @@ pub struct Order {
     pub incarnation: u64,
     ports: Option<String>,
     failure_time_ms: Option<u64>,
+    time_limit_ms: Option<u64>,
     fault: Option<String>,
     /// Program and arguments.
     pub program: Vec<String>,
@@ -45,6 +46,10 @@ pub struct Order {
     pub directory: String,
     /// Further variables.
     pub environment: Vec<(String, String)>,
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Order {
@@ -60,7 +65,8 @@ impl Order {
             count: 0,
             incarnation: 0,
             ports: settings.ports.map(|ports| ports.to_string()),
-            failure_time_ms: settings.failure_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            failure_time_ms: settings.failure_time.map(milliseconds),
+            time_limit_ms: settings.time_limit.map(milliseconds),
             fault: settings.fault.clone(),
             program: Vec::new(),
             directory: String::new(),
@@ -76,7 +82,8 @@ impl Order {
             None => None,
         };
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
-        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, fault: self.fault.clone() }))
+        let time_limit = self.time_limit_ms.map(Duration::from_millis);
+        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, time_limit, fault: self.fault.clone() }))
     }
 }
 

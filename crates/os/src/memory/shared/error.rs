@@ -36,7 +36,7 @@ impl SharedError {
     #[must_use]
     pub fn memory(tried: impl Into<Cow<'static, str>>, e: MemoryError) -> SharedError {
         match e {
-            MemoryError::System { why, remedy, .. } => SharedError::new(tried, why.into(), remedy),
+            MemoryError::System { why, remedy, .. } => SharedError::new(tried, why.into(), sentence(remedy)),
             other => {
                 SharedError::new(tried, io::Error::new(io::ErrorKind::OutOfMemory, other), "Use more nodes or a smaller array.")
             }
@@ -66,4 +66,10 @@ impl SharedError {
     pub fn kind(&self) -> io::ErrorKind {
         self.why.kind()
     }
+}
+
+/// Remedies of memory are written to follow a semicolon.
+fn sentence(remedy: &str) -> String {
+    let mut letters = remedy.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).chain(['.']).collect()).unwrap_or_default()
 }
