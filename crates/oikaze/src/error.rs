@@ -15,11 +15,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The time limit of a wait has passed. The operation goes on; waiting again is allowed.
-    #[error(
-        "{what}: not done after {:.3} s. Wait again, or set a longer limit (OIKAZE_TIMEOUT, in milliseconds)",
-        waited.as_secs_f64()
-    )]
+    /// The time limit of a wait has passed. An [`Operation`](crate::Operation) goes on and may be waited for again; a collective goes
+    /// on without its caller; a lock is no longer asked for.
+    #[error("{what}: not done after {:.3} s. A longer limit can be set (OIKAZE_TIMEOUT, in milliseconds)", waited.as_secs_f64())]
     Timeout {
         /// What was waited for.
         what: String,

@@ -74,19 +74,25 @@ impl LocalRegion {
         RegionSlice { region: self.clone(), range: 0..self.len() }
     }
 
-    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by signals and atomics.
+    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by signals and atomics. `until` is asked
+    /// once, and again whenever the word has changed.
     ///
     /// # Errors
     /// A bad offset, or the time limit passed.
     pub fn wait_until(&self, offset: u64, limit: Option<Duration>, mut until: impl FnMut(u64) -> bool) -> Result<u64> {
         let region = &self.inner.registered.region;
-        region.load_u64(offset)?;
         let begun = std::time::Instant::now();
-        let ready = || region.load_u64(offset).ok().filter(|&word| until(word));
-        self.inner.node.wait(limit.and_then(|limit| begun.checked_add(limit)), ready).ok_or_else(|| Error::Timeout {
-            what: format!("waiting for the word at offset {offset} of a region"),
-            waited: begun.elapsed(),
-        })
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let mut word = region.load_u64(offset)?;
+        // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
+        while !until(word) {
+            let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
+            word = self.inner.node.wait(deadline, changed).ok_or_else(|| Error::Timeout {
+                what: format!("waiting for the word at offset {offset} of a region"),
+                waited: begun.elapsed(),
+            })?;
+        }
+        Ok(word)
     }
 }
 

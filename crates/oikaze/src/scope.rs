@@ -3,11 +3,11 @@
 use crate::engine::{Completion, Request};
 use crate::region::LocalRegion;
 use crate::remote::RemoteRegion;
-use crate::{Job, Operation, Result, Rights};
+use crate::{Error, Job, Operation, Result, Rights};
 use oikaze_os::memory as os;
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Lends memory to operations; see [`Job::scope`].
 pub struct Scope<'job, 'scope, 'env: 'scope> {
@@ -20,8 +20,9 @@ impl<'env> Scope<'_, '_, 'env> {
     /// Write any memory to a peer's region.
     ///
     /// # Errors
-    /// The table of regions is full.
+    /// The table of regions is full; the memory is a shared array's.
     pub fn put(&self, there: &RemoteRegion, offset: u64, from: &'env [u8]) -> Result<Operation<()>> {
+        self.check_untracked(from)?;
         let lent = self.lend(self.lender.borrow(from))?;
         let operation = there.put(offset, lent.all());
         self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
@@ -31,8 +32,9 @@ impl<'env> Scope<'_, '_, 'env> {
     /// Read from a peer's region into any memory, which stays borrowed until the scope ends.
     ///
     /// # Errors
-    /// The table of regions is full.
+    /// The table of regions is full; the memory is a shared array's.
     pub fn get(&self, there: &RemoteRegion, offset: u64, into: &'env mut [u8]) -> Result<Operation<()>> {
+        self.check_untracked(into)?;
         let lent = self.lend(self.lender.borrow_mut(into))?;
         let operation = there.get(offset, lent.all());
         self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
@@ -43,10 +45,26 @@ impl<'env> Scope<'_, '_, 'env> {
         LocalRegion::new(&self.job.node, region, Rights::NONE, None)
     }
 
-    /// Wait for what was begun, within the job's time limit; what is not done then is cancelled, so that nothing reads or
-    /// writes the lent memory any more.
-    fn finish(&self) {
-        let deadline = self.job.time_limit().and_then(|limit| Instant::now().checked_add(limit));
+    /// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a turn.
+    fn check_untracked(&self, bytes: &[u8]) -> Result<()> {
+        match self.job.node.with_engine(|engine| engine.pages().tracks(bytes).map(|memory| memory.name().to_owned())) {
+            None => Ok(()),
+            Some(array) => Err(Error::invalid(
+                format!("lending {} bytes to an operation", bytes.len()),
+                format!(
+                    "they belong to the shared array \"{array}\", whose pages may be elsewhere; copy them into other memory first"
+                ),
+            )),
+        }
+    }
+}
+
+/// Wait for what was begun, within the job's time limit; what is not done then is cancelled, so that nothing reads or writes the
+/// lent memory any more. Who panics does not wait.
+impl Drop for Scope<'_, '_, '_> {
+    fn drop(&mut self) {
+        let limit = if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         for (completion, lent) in self.begun.borrow_mut().drain(..) {
             if self.job.node.wait(deadline, || completion.is_done().then_some(())).is_none() {
                 self.job.node.tell(Request::Cancel { completion });
@@ -59,8 +77,6 @@ impl<'env> Scope<'_, '_, 'env> {
 pub(crate) fn run<'env, R>(job: &Job, work: impl for<'scope> FnOnce(&Scope<'_, 'scope, 'env>) -> Result<R>) -> Result<R> {
     os::scope(|lender| {
         let scope = Scope { job, lender, begun: RefCell::default() };
-        let outcome = work(&scope);
-        scope.finish();
-        outcome
+        work(&scope)
     })
 }

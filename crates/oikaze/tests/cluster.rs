@@ -171,3 +171,72 @@ fn several_threads_of_a_node_fault_and_wait() {
         assert!(array.read(0..array.len()).unwrap().iter().enumerate().all(|(i, &value)| value == i as u32));
     });
 }
+
+#[test]
+fn a_condition_may_touch_pages_that_are_elsewhere() {
+    cluster(2, &Settings::default(), |job| {
+        let array = job.array::<u64>("bounds", 4096).unwrap();
+        let home = array.home_range(job.rank());
+        array.write(home.clone()).unwrap().fill(u64::from(job.rank()) + 1);
+        let inbox = job.publish("inbox", Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
+        job.barrier().unwrap();
+        let other = array.home_range(1 - job.rank());
+        let peer = job.peer(1 - job.rank()).unwrap().region("inbox").unwrap();
+        let told = peer.fetch_add(0, 1);
+        inbox.wait_until(0, Some(PATIENCE), |count| count >= array.read_lazily(other.clone()).unwrap()[0].min(1)).unwrap();
+        told.wait_for(PATIENCE).unwrap();
+        job.barrier().unwrap();
+    });
+}
+
+#[test]
+fn memory_of_shared_arrays_is_not_lent() {
+    cluster(1, &Settings::default(), |job| {
+        let array = job.array::<u8>("bytes", 5000).unwrap();
+        let _inbox = job.publish("inbox", Region::zeroed(5000).unwrap(), Rights::ALL).unwrap();
+        let there = job.peer(0).unwrap().region("inbox").unwrap();
+        let guard = array.read(0..5000).unwrap();
+        let refused = job.scope(|scope| scope.put(&there, 0, &guard)?.wait()).unwrap_err().to_string();
+        assert!(refused.contains("shared array \"bytes\""), "{refused}");
+        let copy = guard.to_vec();
+        job.scope(|scope| scope.put(&there, 0, &copy)?.wait()).unwrap();
+    });
+}
+
+#[test]
+fn nothing_waits_for_ever_after_the_job() {
+    cluster(2, &Settings::default(), |job| {
+        let array = job.array::<u64>("late", 4096).unwrap();
+        let other = array.home_range(1 - job.rank());
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let held = job.lock(u64::from(job.rank())).unwrap();
+        job.leave().unwrap();
+        let late = array.read(other.clone()).err().unwrap().to_string();
+        assert!(late.contains("left the job"), "{late}");
+        assert_eq!(array.read_lazily(other.clone()).unwrap()[0], 0, "the last bytes here");
+        array.write_lazily(other).unwrap()[7] = 1;
+        assert!(held.release().is_err() && peer.send(Class::Ordered, 0, b"hello?").wait().is_err());
+    });
+}
+
+#[test]
+fn a_panic_in_a_scope_leaves_nothing_behind() {
+    cluster(2, &Settings::default(), |job| {
+        let inbox = job.publish("inbox", Region::zeroed(1 << 20).unwrap(), Rights::ALL).unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let there = peer.region("inbox").unwrap();
+        let bytes = vec![1; 1 << 20];
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            job.scope::<()>(|scope| {
+                let _begun = scope.put(&there, 0, &bytes)?;
+                std::panic::resume_unwind(Box::new("on purpose"));
+            })
+        }));
+        assert!(caught.is_err());
+        // What comes after it in order is not held up.
+        peer.send(Class::Sync, 1, b"after").wait_for(PATIENCE).unwrap();
+        assert_eq!(job.receive(Some(peer.rank()), Some(PATIENCE)).unwrap().tag, 1);
+        job.barrier().unwrap();
+        drop(inbox);
+    });
+}

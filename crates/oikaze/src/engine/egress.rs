@@ -23,12 +23,14 @@ struct Slot {
     head: Vec<u8>,
     tag: [u8; TAG_MAX],
     tag_len: usize,
+    /// The region its payload lies in.
+    region: Option<u32>,
 }
 
 impl Default for Slot {
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Self { to: nowhere, head: Vec::new(), tag: [0; TAG_MAX], tag_len: 0 }
+        Self { to: nowhere, head: Vec::new(), tag: [0; TAG_MAX], tag_len: 0, region: None }
     }
 }
 
@@ -49,7 +51,22 @@ impl Egress {
         !self.waiting.is_empty()
     }
 
-    /// Forget what waits for the link, and with it all references to memory: lost, as on a bad wire.
+    /// Forget what waits for the link and refers to this region: lost, as on a bad wire.
+    pub fn forget(&mut self, region: u32) {
+        let mut at = self.waiting.start;
+        while at < self.waiting.end {
+            if self.slots.get(at).is_some_and(|slot| slot.region == Some(region)) {
+                let slot = self.slots.remove(at);
+                self.slots.push(slot);
+                self.payloads.remove(at - self.waiting.start);
+                self.waiting.end -= 1;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad wire.
     pub fn discard(&mut self) {
         self.waiting = 0..0;
         self.payloads.clear();
@@ -57,24 +74,21 @@ impl Egress {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Send what is due; the number of datagrams.
-    pub(super) fn send_due(&mut self, now: Time) -> usize {
+    /// Send what is due: the number of datagrams, and whether the turn's share was used up before all had gone.
+    pub(super) fn send_due(&mut self, now: Time) -> (usize, bool) {
         let mut sent = 0;
         for _ in 0..BATCHES_A_TURN {
             if !self.egress.is_stopped() {
                 let filled = self.fill(now);
                 self.egress.waiting = 0..filled;
             }
-            if self.egress.waiting.is_empty() {
-                break;
-            }
-            let went = self.flush();
-            sent += went;
-            if self.egress.is_stopped() {
-                break;
+            let filled = self.egress.waiting.len();
+            sent += self.flush();
+            if filled < BATCH || self.egress.is_stopped() {
+                return (sent, false);
             }
         }
-        sent
+        (sent, true)
     }
 
     /// Fill slots from the peers in turn, each until it has nothing due or the batch is full.
@@ -91,6 +105,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 let Some(transmit) = peer.connection.transmit(now, &mut slot.head) else { break };
                 let Some(&to) = peer.addresses.get(usize::from(transmit.path)) else { continue };
                 slot.to = to;
+                slot.region = transmit.payload.map(|segment| segment.region);
                 // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as on a bad wire.
                 let Some(payload) = transmit.payload.map_or(Some(Gather::EMPTY), |segment| memory.gather(segment)) else {
                     continue;
@@ -116,6 +131,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn flush(&mut self) -> usize {
         let Self { link, egress, counters, .. } = self;
         let waiting = egress.waiting.clone();
+        if waiting.is_empty() {
+            return 0;
+        }
         let slots = egress.slots.get(waiting.clone()).unwrap_or_default();
         let batch: ArrayVec<Outgoing<'_>, BATCH> = slots
             .iter()

@@ -5,12 +5,11 @@ use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, Coherence, CoherenceEvent, Pages};
 use oikaze_protocol::rma::{self, Rma, RmaError, RmaEvent};
-use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Event, Refusal, Token};
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Settle what can be settled; how many operations and arrivals that made.
-    pub(super) fn settle_events(&mut self, _now: Time) -> usize {
+    /// Settle what can be settled.
+    pub(super) fn settle_events(&mut self) {
         for rank in 0..self.nodes {
             while let Some(event) =
                 self.peers.get_mut(rank as usize).and_then(Option::as_mut).and_then(|p| p.connection.poll_event())
@@ -18,7 +17,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.wind_event(rank, event);
             }
         }
-        self.rma_events() + self.coherence_events()
+        self.rma_events();
+        self.coherence_events();
     }
 
     fn wind_event(&mut self, peer: Rank, event: Event) {
@@ -70,14 +70,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn peer_died(&mut self, peer: Rank, death: Death) {
         self.rma.node_died(peer);
         self.coherence.node_died(peer, &mut self.pages);
+        if let Some(peer) = self.peers.get_mut(peer as usize).and_then(Option::as_mut) {
+            peer.held.clear();
+        }
         self.dead.insert(peer, death);
         self.deaths.push_back((peer, death));
+        self.news += 1;
     }
 
-    fn rma_events(&mut self) -> usize {
-        let mut settled = 0;
+    fn rma_events(&mut self) {
         while let Some(event) = self.rma.poll_event() {
-            settled += 1;
             match event {
                 RmaEvent::Done { token, value } => {
                     let value = match value {
@@ -94,20 +96,20 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     };
                     self.operations.settle(token, Err(failure));
                 }
-                RmaEvent::Arrived { from, class, tag, body } => self.arrived.push_back(Arrived { from, class, tag, body }),
+                RmaEvent::Arrived { from, class, tag, body } => {
+                    self.arrived.push_back(Arrived { from, class, tag, body });
+                    self.news += 1;
+                }
             }
         }
-        settled
     }
 
     fn death_of(&self, rank: Rank) -> Death {
         self.dead.get(&rank).copied().unwrap_or(Death::Silent)
     }
 
-    fn coherence_events(&mut self) -> usize {
-        let mut settled = 0;
+    fn coherence_events(&mut self) {
         while let Some(event) = self.coherence.poll_event() {
-            settled += 1;
             match event {
                 CoherenceEvent::Done { token, value } => {
                     let value = match value {
@@ -122,6 +124,5 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 }
             }
         }
-        settled
     }
 }

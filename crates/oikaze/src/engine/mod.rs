@@ -16,6 +16,8 @@ mod peer;
 pub mod seal;
 pub mod submission;
 mod submit;
+#[cfg(test)]
+mod tests;
 mod upward;
 
 pub use failure::Failure;
@@ -129,6 +131,14 @@ pub struct Engine<L, P> {
     dead: HashMap<Rank, Death>,
     notices: Vec<String>,
     counters: Counters,
+    /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests that were settled at once.
+    news: usize,
+    /// The last turn left something to do at once.
+    more: bool,
+    /// Some peer's connection has no room for messages that wait.
+    holding: bool,
+    /// Nothing is begun any more, for this reason.
+    ended: Option<Failure>,
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
@@ -179,6 +189,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             dead: HashMap::new(),
             notices: Vec::new(),
             counters: Counters::default(),
+            news: 0,
+            more: false,
+            holding: false,
+            ended: None,
         })
     }
 
@@ -193,16 +207,26 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn turn(&mut self, now: Time) -> Work {
         self.counters.turns += 1;
         let received = self.ingress(now);
-        let mut settled = self.settle_events(now);
+        self.settle_events();
         self.timers(now);
         self.take_submissions(now);
         let owed = self.post_replies();
-        let sent = self.send_due(now);
+        let deferred = self.rma.answers();
+        let (sent, cut) = self.send_due(now);
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
-        let late = self.settle_events(now);
-        settled += late;
-        let more = late > 0 || owed || !self.submissions.is_empty() || self.to_self.is_due() || self.egress.is_stopped();
-        Work { received, sent, settled, more }
+        self.settle_events();
+        let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
+        // A link without room says itself when to try again, if it can.
+        let stopped = self.egress.is_stopped() && self.link.next_wakeup().is_none();
+        self.more = owed || unposted || cut || stopped || !self.submissions.is_empty();
+        let settled = std::mem::take(&mut self.news) + self.operations.take_settled();
+        Work { received, sent, settled, more: self.more }
+    }
+
+    /// Did the last turn leave something to do at once? Whoever is about to sleep must know.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.more
     }
 
     /// When the next turn is needed at the latest, if nothing arrives and nothing is asked.
@@ -313,8 +337,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.counters
     }
 
-    /// End every operation in flight with this failure.
-    pub fn fail_all(&mut self, failure: &Failure) {
+    /// End every operation in flight with this failure, and all that are asked for later.
+    pub fn end(&mut self, failure: &Failure) {
+        self.ended = Some(failure.clone());
         self.operations.settle_all(failure);
     }
 

@@ -75,6 +75,8 @@ pub struct Operations {
     slots: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
     live: usize,
+    /// Since [`Operations::take_settled`] was asked last.
+    settled: usize,
 }
 
 impl Operations {
@@ -108,6 +110,7 @@ impl Operations {
         entry.0 = entry.0.wrapping_add(1);
         self.free.push(slot);
         self.live -= 1;
+        self.settled += 1;
         pending.completion.settle(outcome);
         true
     }
@@ -131,6 +134,11 @@ impl Operations {
         }
         self.live = 0;
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
+    }
+
+    /// How many were settled since this was asked last: somebody may wait for them.
+    pub fn take_settled(&mut self) -> usize {
+        std::mem::take(&mut self.settled)
     }
 
     /// Operations in flight.

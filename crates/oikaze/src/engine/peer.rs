@@ -2,7 +2,8 @@
 
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Connection, Introduction, Settings};
+use oikaze_protocol::wind::{Connection, Introduction, Message, Settings};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// Addresses kept for one peer, those it was learned to use included.
@@ -11,13 +12,15 @@ const ADDRESSES_MAX: usize = 32;
 pub(super) struct Peer {
     pub connection: Connection,
     pub addresses: Vec<SocketAddr>,
+    /// Coherence's messages for which the connection has no room yet, in their order. As many as its own state makes, no more.
+    pub held: VecDeque<Message>,
 }
 
 impl Peer {
     pub fn new(settings: Settings, me: Introduction, rank: Rank, mut addresses: Vec<SocketAddr>, now: Time) -> Self {
         addresses.truncate(ADDRESSES_MAX);
         let paths = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
-        Self { connection: Connection::new(settings, me, rank, paths, now), addresses }
+        Self { connection: Connection::new(settings, me, rank, paths, now), addresses, held: VecDeque::new() }
     }
 
     /// The number of this address among the peer's, if it is one of them.

@@ -41,22 +41,27 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     fn submit(&mut self, submission: Submission, now: Time) {
         let Submission { request, completion, keep } = submission;
+        if let (Some(completion), Some(ended)) = (&completion, &self.ended) {
+            completion.settle(Err(ended.clone()));
+            self.news += 1;
+            return;
+        }
         match request {
             Request::Publish { name, published } => {
                 let outcome = self.rma.publish(&name, published).map(|()| Value::Done).map_err(Failure::from);
-                settle_now(completion, outcome);
+                self.settle_now(completion, outcome);
             }
             Request::Withdraw { name } => {
                 self.rma.withdraw(&name);
-                settle_now(completion, Ok(Value::Done));
+                self.settle_now(completion, Ok(Value::Done));
             }
             Request::Remove { slot } => {
                 self.remove_region(slot);
-                settle_now(completion, Ok(Value::Done));
+                self.settle_now(completion, Ok(Value::Done));
             }
             Request::Cancel { completion: cancelled } => {
                 self.cancel(&cancelled);
-                settle_now(completion, Ok(Value::Done));
+                self.settle_now(completion, Ok(Value::Done));
             }
             Request::Consumed { from, bytes } => {
                 if let Some(peer) = self.peers.get_mut(from as usize).and_then(Option::as_mut) {
@@ -67,7 +72,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 for peer in self.peers.iter_mut().flatten() {
                     peer.connection.close(now);
                 }
-                settle_now(completion, Ok(Value::Done));
+                self.settle_now(completion, Ok(Value::Done));
             }
             request => {
                 let token = match completion {
@@ -76,6 +81,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 };
                 self.begin(request, token);
             }
+        }
+    }
+
+    fn settle_now(&mut self, completion: Option<Arc<Completion>>, outcome: Result<Value, Failure>) {
+        if let Some(completion) = completion {
+            completion.settle(outcome);
+            self.news += 1;
         }
     }
 
@@ -151,6 +163,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn cancel(&mut self, completion: &Arc<Completion>) {
+        // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
+        self.settle_events();
         let Some(token) = self.operations.token_of(completion) else { return };
         for peer in self.peers.iter_mut().flatten() {
             peer.connection.cancel(token);
@@ -171,21 +185,69 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 peer.connection.cancel(token);
             }
         }
-        self.egress.discard();
+        self.egress.forget(slot);
     }
 
     /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the turn's share was used up.
+    ///
+    /// What a connection has no room for waits until there is: a peer that asked must be answered, and coherence takes a message that
+    /// cannot be sent for the end of its receiver. Answers wait with remote memory, which counts them and forgets those whose region goes.
     pub(super) fn post_replies(&mut self) -> bool {
+        self.post_held();
+        // Answers to ourselves ask for no further ones, so that each is looked at once.
+        let mut answers = None;
         for _ in 0..REPLIES_A_TURN {
-            if let Some((to, message)) = self.rma.poll_answer() {
-                self.post(to, message);
-            } else if let Some((to, message)) = self.coherence.poll_message() {
-                self.post(to, message);
-            } else if !self.deliver_to_self() {
+            if self.deliver_to_self() {
+                continue;
+            }
+            if let Some((to, message)) = self.coherence.poll_message() {
+                self.post_or_hold(to, message);
+                continue;
+            }
+            let left = answers.get_or_insert(self.rma.answers());
+            if *left == 0 {
                 return false;
+            }
+            *left -= 1;
+            let Some((to, message)) = self.rma.poll_answer() else { return false };
+            if self.is_full(to) {
+                self.rma.defer_answer(to, message);
+            } else {
+                self.post(to, message);
             }
         }
         true
+    }
+
+    fn is_full(&self, to: Rank) -> bool {
+        self.peer(to).is_some_and(|peer| peer.connection.is_full())
+    }
+
+    fn post_or_hold(&mut self, to: Rank, message: Message) {
+        match self.peers.get_mut(to as usize).and_then(Option::as_mut) {
+            Some(peer) if peer.connection.is_full() || !peer.held.is_empty() => {
+                peer.held.push_back(message);
+                self.holding = true;
+            }
+            _ => self.post(to, message),
+        }
+    }
+
+    /// Post what was held back, where there is room again.
+    fn post_held(&mut self) {
+        if !std::mem::take(&mut self.holding) {
+            return;
+        }
+        for rank in 0..self.nodes {
+            while let Some(peer) = self.peers.get_mut(rank as usize).and_then(Option::as_mut) {
+                if peer.connection.is_full() {
+                    self.holding |= !peer.held.is_empty();
+                    break;
+                }
+                let Some(message) = peer.held.pop_front() else { break };
+                self.post(rank, message);
+            }
+        }
     }
 
     /// Deliver one message to ourselves, if there is one.
@@ -214,12 +276,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Err(refusal) => self.refused(message.token, refusal),
         }
         true
-    }
-}
-
-fn settle_now(completion: Option<Arc<Completion>>, outcome: Result<Value, Failure>) {
-    if let Some(completion) = completion {
-        completion.settle(outcome);
     }
 }
 

@@ -57,15 +57,20 @@ impl Node {
             if let Some(value) = ready() {
                 return Some(value);
             }
-            if work.is_none_or(|work| !work.is_idle()) {
-                idle_since = None;
-                if passed(deadline) {
-                    return None;
-                }
-                continue;
-            }
             if passed(deadline) {
                 return None;
+            }
+            match work {
+                Some(work) if work.is_idle() => {}
+                Some(_) => {
+                    idle_since = None;
+                    continue;
+                }
+                None => {
+                    // Another thread is in the turn; it may need this core for that.
+                    std::thread::yield_now();
+                    continue;
+                }
             }
             let since = *idle_since.get_or_insert_with(Instant::now);
             if since.elapsed() < self.waiting.spin {

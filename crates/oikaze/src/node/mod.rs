@@ -271,7 +271,9 @@ impl Node {
 
     /// The descriptor that is readable when there is news.
     pub fn news(&self) -> &Event {
-        self.news_wanted.store(true, Ordering::Relaxed);
+        self.news_wanted.store(true, Ordering::SeqCst);
+        // What comes from here on is signalled; what came before, the caller sees when it looks.
+        fence(Ordering::SeqCst);
         &self.news
     }
 
@@ -292,6 +294,9 @@ impl Node {
     }
 
     fn due(&self, engine: &RealEngine) -> Option<Time> {
+        if engine.has_more() {
+            return Some(Time(0));
+        }
         let since_start = |at: Instant| u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
         let delayed = engine.link().next_wakeup().map(|at| Time(since_start(at)));
         [engine.next_timeout(), delayed].into_iter().flatten().min()
@@ -308,7 +313,13 @@ impl Node {
             // The helper's own panic has been printed by the runtime; there is nothing left to do about it here.
             let _ = helper.join();
         }
-        self.with_engine(|engine| engine.fail_all(&Failure::Left));
+        self.with_engine(|engine| {
+            engine.end(&Failure::Left);
+            // Nobody serves page faults any more: who touches an array from here on sees its last bytes, and does not wait.
+            engine.pages().release();
+        });
+        self.role.wake_all();
+        self.driver.event.signal();
     }
 
     fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {

@@ -32,6 +32,9 @@ elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 
 /// Each page has a home. Plain loads and stores through guards; visible to others by release consistency: what was written
 /// before a barrier, or before a lock is given back, is visible after the same barrier, or to the lock's next holder. Two nodes
 /// must not touch the same element without such synchronisation in between if one of them writes.
+///
+/// Dropping it gives back this handle alone: other nodes may still need the pages, so the memory stays until this node leaves the
+/// job. A handle that outlives the job shows the last bytes this node had.
 pub struct SharedArray<T> {
     node: Arc<Node>,
     memory: Arc<SharedMemory>,
@@ -89,7 +92,7 @@ impl<T: Element> SharedArray<T> {
             memory.populate(run)?;
         }
         node.with_engine(|engine| {
-            if engine.coherence().next_array() != array {
+            if engine.coherence().next_array() != array || engine.pages().get(array).is_some() {
                 return Err(at_the_same_time(name));
             }
             let slot = engine.memory().insert_local(memory.alias_region())?;

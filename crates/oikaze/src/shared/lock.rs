@@ -19,11 +19,16 @@ impl LockGuard {
     pub(crate) fn acquire(node: &Arc<Node>, lock: u64, limit: Option<Duration>) -> Result<Self> {
         let completion = node.submit(Request::Lock(lock), None);
         let outcome = node.outcome(&format_args!("lock {lock}"), &completion, limit);
-        if let Err(Error::Timeout { .. }) = outcome {
-            // Nobody waits any longer: should it be granted, it is given back at once.
-            node.tell(Request::Cancel { completion });
+        if let Err(error @ Error::Timeout { .. }) = outcome {
+            // Nobody waits any longer: should it be granted later, it is given back at once. It may have been granted just now,
+            // though, and then it is held. One or the other comes with the next turn.
+            node.tell(Request::Cancel { completion: Arc::clone(&completion) });
+            if !matches!(node.wait(None, || completion.outcome()), Some(Ok(_))) {
+                return Err(error);
+            }
+        } else {
+            outcome?;
         }
-        outcome?;
         Ok(Self { node: Arc::clone(node), lock, limit, held: true })
     }
 

@@ -321,6 +321,12 @@ impl Coherence {
         self.out.pop_front()
     }
 
+    /// Has [`Self::poll_message`] something?
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<CoherenceEvent> {
         self.events.pop_front()

@@ -166,6 +166,12 @@ impl Connection {
         Ok(number)
     }
 
+    /// Would [`post`](Self::post) answer [`PostError::Full`]? There is room again when the peer has acknowledged something.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.phase == Phase::Open && self.outbox.is_full()
+    }
+
     /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -68,13 +68,17 @@ impl Outbox {
         self.messages.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
+    pub fn is_full(&self) -> bool {
+        self.messages.len() >= MESSAGES_IN_FLIGHT
+    }
+
     /// Take a message in; its number.
     pub fn post(&mut self, message: Message, events: &mut VecDeque<Event>) -> Result<u64, PostError> {
         let len = message.body.len();
         if len > BODY_MAX {
             return Err(PostError::TooLong { len });
         }
-        if self.messages.len() >= MESSAGES_IN_FLIGHT {
+        if self.is_full() {
             return Err(PostError::Full);
         }
         let number = self.first + self.messages.len() as u64;

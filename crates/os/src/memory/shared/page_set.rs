@@ -35,6 +35,23 @@ impl PageSet {
         self.arrays.remove(&array)
     }
 
+    /// Forget all arrays and track them no more: who waits in one goes on, and who touches one later meets its last bytes here.
+    pub fn release(&mut self) {
+        for memory in std::mem::take(&mut self.arrays).into_values() {
+            memory.release();
+        }
+    }
+
+    /// Which array has any of these bytes in its view, by address?
+    #[must_use]
+    pub fn tracks(&self, bytes: &[u8]) -> Option<&Arc<SharedMemory>> {
+        let (start, end) = (bytes.as_ptr() as usize, bytes.as_ptr() as usize + bytes.len());
+        self.iter().find(|memory| {
+            let view = memory.view();
+            start < view.base() + view.len() && view.base() < end
+        })
+    }
+
     /// One array's memory.
     #[must_use]
     pub fn get(&self, array: ArrayId) -> Option<&Arc<SharedMemory>> {

@@ -209,6 +209,11 @@ impl SharedMemory {
         self.tracker.invalidate(&self.view, pages)
     }
 
+    /// Track the view no more: all its pages show what this node has, and whoever waits in it goes on.
+    pub(super) fn release(&self) {
+        self.tracker.detach(&self.view);
+    }
+
     fn check(&self, what: &str, offset: usize, len: usize) -> Result<(), SharedError> {
         match offset.checked_add(len) {
             Some(end) if end <= self.alias.len() => Ok(()),
@@ -310,7 +315,7 @@ fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        self.tracker.detach(&self.view);
+        self.release();
     }
 }
 

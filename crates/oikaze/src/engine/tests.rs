@@ -1,0 +1,254 @@
+//! The engine by itself: turns over a wire in memory, time as the test says.
+
+use super::*;
+use oikaze_os::link::{LocalAddress, Outgoing, Statistics};
+use oikaze_os::memory::Region;
+use oikaze_os::memory::shared::PageSet;
+use oikaze_protocol::limits::{ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT};
+use oikaze_protocol::rma::{Published, Rights};
+use oikaze_protocol::wind::{Body, Segment};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+
+/// One end of a wire between two engines.
+#[derive(Clone, Default)]
+struct Wire {
+    to: Queue,
+    from: Queue,
+    full: bool,
+}
+
+fn open<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
+    queue.lock().unwrap()
+}
+
+fn address(rank: Rank) -> SocketAddr {
+    ([127, 0, 0, 1], 1000 + rank as u16).into()
+}
+
+impl Link for Wire {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        if self.full {
+            return Ok(0);
+        }
+        for datagram in batch {
+            let mut bytes = datagram.head.to_vec();
+            datagram.payload.append_to(&mut bytes);
+            bytes.extend_from_slice(datagram.tag);
+            open(&self.to).push_back(bytes);
+        }
+        Ok(batch.len())
+    }
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
+        // There are two nodes: whoever is not us has sent it, and the address tells only that.
+        burst.iter().for_each(|bytes| take(address(0), bytes));
+        Ok(burst.len())
+    }
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        Ok(Vec::new())
+    }
+    fn datagram_max(&self) -> usize {
+        usize::from(DATAGRAM_ETHERNET)
+    }
+    fn receive_buffer(&self) -> usize {
+        1 << 20
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.full.then(Instant::now)
+    }
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}
+
+struct Node {
+    engine: Engine<Wire, PageSet>,
+    submissions: Arc<SegQueue<Submission>>,
+}
+
+impl Node {
+    fn new(me: Rank, nodes: u32, link: Wire) -> Self {
+        let submissions = Arc::new(SegQueue::new());
+        let setup = Setup {
+            me,
+            nodes,
+            incarnation: 1,
+            addresses: vec![vec![address(0)]; nodes as usize],
+            datagram_max: Vec::new(),
+            connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
+            settings: Settings { datagram_max: DATAGRAM_ETHERNET, ..Settings::default() },
+            secret: Secret::from_bytes([7; 32]),
+        };
+        let mut engine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
+        engine.connect(Time(0));
+        Self { engine, submissions }
+    }
+
+    fn ask(&self, request: Request) -> Arc<Completion> {
+        let (submission, completion) = tracked(request, None);
+        self.submissions.push(submission);
+        completion
+    }
+
+    /// Turn until there is nothing to do at once.
+    fn turn(&mut self, now: Time) {
+        while self.engine.turn(now).more {}
+    }
+}
+
+/// Two nodes that are connected, and the time.
+fn pair() -> (Node, Node, Time) {
+    let (one, other) = (Queue::default(), Queue::default());
+    let wire = |to: &Queue, from: &Queue| Wire { to: Arc::clone(to), from: Arc::clone(from), full: false };
+    let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
+    let mut now = Time(0);
+    while !(a.engine.is_connected(1) && b.engine.is_connected(0)) {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    (a, b, now)
+}
+
+fn step(now: Time) -> Time {
+    now + Duration::from_micros(100)
+}
+
+fn put(to: Rank, key: u64) -> Request {
+    Request::Put { to, key, offset: 64, body: Body::Inline(vec![0; 8]), signal: None }
+}
+
+#[test]
+fn a_peer_with_too_much_in_flight_is_not_dead_to_coherence() {
+    let mut node = Node::new(1, 2, Wire::default());
+    let puts: Vec<_> = (0..=MESSAGES_IN_FLIGHT).map(|_| node.ask(put(0, 1))).collect();
+    node.turn(Time(1));
+    assert!(matches!(puts.last().unwrap().outcome(), Some(Err(Failure::TooMany { peer: 0 }))));
+    let barrier = node.ask(Request::Barrier);
+    node.turn(Time(2));
+    assert_eq!(barrier.outcome(), None, "it waits until there is room");
+}
+
+#[test]
+fn answers_and_barriers_go_out_when_there_is_room_again() {
+    let (mut a, mut b, mut now) = pair();
+    let len = ANSWER_INLINE + 100;
+    let region = |node: &mut Node| node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+    let (there, here) = (region(&mut b), region(&mut a));
+    let into = Segment { region: here.slot, offset: 1024, len };
+    let gets: Vec<_> = (0..3).map(|_| a.ask(Request::Get { from: 1, key: there.key, offset: 0, into })).collect();
+    let word = a.ask(Request::Atomic { at: 1, key: there.key, offset: 8, op: oikaze_protocol::rma::AtomicOp::FetchAdd(1) });
+    let here_too = a.ask(Request::Barrier);
+    a.turn(now);
+    // The requests are on the wire; before they are read the other has filled its connection.
+    let requests = std::mem::take(&mut *open(&b.engine.link_mut().from));
+    let puts: Vec<_> = (0..MESSAGES_IN_FLIGHT).map(|_| b.ask(put(0, here.key))).collect();
+    let there_too = b.ask(Request::Barrier);
+    b.turn(now);
+    open(&b.engine.link_mut().from).extend(requests);
+    b.turn(now);
+    let all = || gets.iter().chain(&puts).chain([&word, &here_too, &there_too]);
+    for _ in 0..20_000 {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+        if all().all(|completion| completion.is_done()) {
+            break;
+        }
+    }
+    assert!(gets.iter().all(|get| get.outcome() == Some(Ok(Value::Done))));
+    assert_eq!(word.outcome(), Some(Ok(Value::Word(0))));
+    assert_eq!((here_too.outcome(), there_too.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
+    assert!(puts.iter().all(|put| put.outcome() == Some(Ok(Value::Done))));
+}
+
+#[test]
+fn whatever_somebody_may_wait_for_counts_as_settled() {
+    let mut node = Node::new(0, 2, Wire::default());
+    let published = Published { key: 1, len: 8, rights: Rights::READ };
+    for request in [
+        Request::Publish { name: "here".into(), published },
+        Request::Get { from: 9, key: 1, offset: 0, into: Segment { region: 0, offset: 0, len: 8 } },
+        Request::Lookup { at: 1, name: String::new() },
+    ] {
+        let completion = node.ask(request);
+        assert!(node.engine.turn(Time(1)).settled > 0 && completion.is_done());
+    }
+    let late = Time(0) + CONNECT_TIME + Duration::from_secs(1);
+    assert_eq!(node.engine.turn(late).settled, 1, "a death");
+    assert_eq!(node.engine.take_death(), Some((1, Death::Unreachable)));
+    assert_eq!(node.engine.turn(late).settled, 0);
+}
+
+#[test]
+fn a_link_without_room_is_waited_for_and_not_spun_on() {
+    let mut node = Node::new(0, 2, Wire { full: true, ..Wire::default() });
+    assert!(!node.engine.turn(Time(1)).more);
+    assert!(node.engine.has_due(Time(1)));
+    node.engine.link_mut().full = false;
+    assert_eq!(node.engine.turn(Time(1)).sent, 1);
+}
+
+#[test]
+fn a_lock_granted_in_the_turn_of_its_cancellation_is_held_and_not_lost() {
+    let mut node = Node::new(0, 1, Wire::default());
+    let first = node.ask(Request::Lock(7));
+    let second = node.ask(Request::Lock(7));
+    node.turn(Time(1));
+    assert!(first.is_done() && !second.is_done());
+    node.ask(Request::Unlock(7));
+    node.ask(Request::Cancel { completion: Arc::clone(&second) });
+    node.turn(Time(2));
+    assert_eq!(second.outcome(), Some(Ok(Value::Done)));
+    let third = node.ask(Request::Lock(7));
+    node.ask(Request::Cancel { completion: Arc::clone(&third) });
+    node.ask(Request::Unlock(7));
+    let fourth = node.ask(Request::Lock(7));
+    node.turn(Time(3));
+    assert_eq!(third.outcome(), Some(Err(Failure::Cancelled)));
+    assert_eq!(fourth.outcome(), Some(Ok(Value::Done)), "what nobody waited for went back");
+}
+
+#[test]
+fn nothing_begins_after_the_end() {
+    let mut node = Node::new(0, 2, Wire::default());
+    let before = node.ask(Request::Barrier);
+    node.turn(Time(1));
+    node.engine.end(&Failure::Left);
+    let after = [Request::Barrier, Request::Lock(3), put(0, 1), put(1, 1)].map(|request| node.ask(request));
+    node.turn(Time(2));
+    assert!(after.iter().chain([&before]).all(|completion| completion.outcome() == Some(Err(Failure::Left))));
+}
+
+#[test]
+fn a_region_that_goes_takes_only_its_own_datagrams_along() {
+    let (mut a, mut b, mut now) = pair();
+    let region = |node: &mut Node| node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+    let (there, stays, goes) = (region(&mut b), region(&mut a), region(&mut a));
+    let from = |slot| {
+        let body = Body::Segment(Segment { region: slot, offset: 0, len: 4096 });
+        Request::Put { to: 1, key: there.key, offset: 0, body, signal: None }
+    };
+    a.engine.link_mut().full = true;
+    let puts = [stays.slot, goes.slot, stays.slot].map(|slot| a.ask(from(slot)));
+    a.engine.turn(now);
+    a.ask(Request::Remove { slot: goes.slot });
+    a.engine.link_mut().full = false;
+    let sent = a.engine.turn(now).sent;
+    assert!(sent >= 6, "{sent} of the 9 fragments, of which 3 were lost with their region");
+    for _ in 0..1000 {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    let done = puts.map(|put| put.is_done());
+    assert!(done[0] && done[2], "{done:?}");
+}
