@@ -181,7 +181,10 @@ impl Plan {
                 plan.stalls.push(Stall { rank, at, span: Duration::from_nanos(random.spread(1_000_000, 500_000_000)) });
             }
         } else {
-            let (rank, at) = (random.below(u64::from(nodes)) as u32, Time(random.spread(1, 100_000_000)));
+            // Now and then at the very beginning; mostly when all are at work.
+            let early = random.chance(0.2);
+            let at = Time(if early { random.spread(1, 1_000_000) } else { random.spread(300_000, 60_000_000) });
+            let rank = random.below(u64::from(nodes)) as u32;
             let span = Duration::from_nanos(random.spread(1_000_000, 3_000_000_000));
             let end = match random.below(10) {
                 0..=3 => End::Killed,
@@ -203,7 +206,7 @@ impl Plan {
                 Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 2 + (14.0 * ease) as u64 };
             self.shared = Some(Arc::new(SharedPlan::any(size, random)));
         }
-        let scale = ease * if all { 0.4 } else { 1.0 };
+        let scale = ease * if self.scenario == Scenario::Mixed { 0.4 } else { 1.0 };
         let (mail, work) = (wants(Scenario::Messages), wants(Scenario::Memory));
         for _ in 0..self.nodes {
             let mut roles = Vec::new();

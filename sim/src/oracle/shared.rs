@@ -18,11 +18,13 @@ pub struct SharedOracle {
     locks: BTreeMap<u64, Lock>,
     /// Collectives that each node has entered.
     entered: Vec<u64>,
+    /// What was said of collectives in which the nodes disagreed.
+    said: BTreeMap<u64, String>,
 }
 
 impl SharedOracle {
     pub(super) fn new(nodes: u32) -> SharedOracle {
-        SharedOracle { locks: BTreeMap::new(), entered: vec![0; nodes as usize] }
+        SharedOracle { locks: BTreeMap::new(), entered: vec![0; nodes as usize], said: BTreeMap::new() }
     }
 
     /// A thread was told that it holds a lock; how many critical sections there were before its own.
@@ -52,6 +54,19 @@ impl SharedOracle {
         let entered = &mut self.entered[node as usize];
         *entered += 1;
         *entered
+    }
+
+    /// A node is told that the nodes have called different things.
+    ///
+    /// # Errors
+    /// Another node was told something else (COH-6.2).
+    pub fn disagreed(&mut self, collective: u64, said: &str) -> Check {
+        let before = self.said.entry(collective).or_insert_with(|| said.to_owned());
+        if before == said {
+            Ok(())
+        } else {
+            Err(format!("of collective {collective} one node was told \"{before}\", another \"{said}\""))
+        }
     }
 
     /// A collective is over at a node.

@@ -6,6 +6,7 @@
 
 use crate::pages::{Reach, Touching};
 use crate::random::{Random, bytes_of, mix};
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, Declaration, Element, Homes, ReduceOp, Reduction, Values};
 use oikaze_protocol::limits::PAGE;
 use std::ops::Range;
@@ -46,6 +47,8 @@ pub enum Ending {
     Barrier,
     /// By a reduction: what each node contributes, and what comes out.
     Reduce(Vec<Reduction>, Values),
+    /// This node calls a barrier, the others a reduction: it fails on all of them, and they go on.
+    Disagreement(Rank),
 }
 
 /// One phase.
@@ -282,8 +285,10 @@ impl Writer<'_> {
     }
 
     fn ending(&mut self) -> Ending {
-        if self.random.chance(0.6) {
-            return Ending::Barrier;
+        match self.random.below(20) {
+            0..=11 => return Ending::Barrier,
+            12 => return Ending::Disagreement(self.random.below(u64::from(self.size.nodes)) as u32),
+            _ => {}
         }
         let op = *self.random.pick(&[ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max]);
         let (kind, len) = (self.random.below(3), self.random.spread(1, 40));

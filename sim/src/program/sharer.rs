@@ -4,8 +4,8 @@ use super::plan_shared::{Act, Ending, SharedPlan, cell_bytes, pieces};
 use super::{Context, Program, Progress};
 use crate::pages::{Reach, Touching};
 use crate::random::Random;
-use oikaze::engine::{Completion, Request, Value};
-use oikaze_protocol::coherence::Access;
+use oikaze::engine::{Completion, Failure, Request, Value};
+use oikaze_protocol::coherence::{Access, CoherenceError, ReduceOp, Reduction, Values};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::time::Time;
 use std::collections::VecDeque;
@@ -259,6 +259,11 @@ impl Sharer {
         let number = *number;
         context.together.under_way = None;
         match outcome {
+            Err(Failure::Coherence(CoherenceError::Mismatch(said))) if self.disagree() => {
+                context.trace.event(context.now, context.me, format_args!("collective {number}: {said}"));
+                context.oracle.shared.is_over(number)?;
+                context.oracle.shared.disagreed(number, &said)?;
+            }
             Err(failure) => {
                 context.oracle.excuse(&format!("collective {number}"), (context.me, context.life), &failure)?;
                 self.give_up(context, false);
@@ -299,6 +304,8 @@ impl Sharer {
         }
         Ok(match &self.plan.phases[self.passed - arrays].ending {
             Ending::Barrier => Request::Barrier,
+            Ending::Disagreement(odd) if *odd == context.me => Request::Barrier,
+            Ending::Disagreement(_) => Request::Reduce(Reduction { op: ReduceOp::Max, values: Values::U64(vec![1]) }),
             Ending::Reduce(contributions, _) => Request::Reduce(contributions[context.me as usize].clone()),
         })
     }
@@ -316,6 +323,12 @@ impl Sharer {
         if right { Ok(()) } else { Err(format!("collective {} of node {} gave {value:?}", self.passed, context.me)) }
     }
 
+    /// Do the nodes call different things?
+    fn disagree(&self) -> bool {
+        let phase = self.passed.checked_sub(self.plan.arrays.len()).and_then(|phase| self.plan.phases.get(phase));
+        phase.is_some_and(|phase| matches!(phase.ending, Ending::Disagreement(_)))
+    }
+
     /// The acts of the phase that begins.
     fn refill(&mut self, context: &Context<'_>) {
         if let Some(phase) = self.passed.checked_sub(self.plan.arrays.len()).and_then(|phase| self.plan.phases.get(phase)) {
@@ -326,8 +339,7 @@ impl Sharer {
     }
 }
 
-fn bits(values: &oikaze_protocol::coherence::Values) -> Vec<u64> {
-    use oikaze_protocol::coherence::Values;
+fn bits(values: &Values) -> Vec<u64> {
     match values {
         Values::F64(values) => values.iter().map(|value| value.to_bits()).collect(),
         Values::I64(values) => values.iter().map(|value| value.cast_unsigned()).collect(),
