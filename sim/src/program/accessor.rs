@@ -13,6 +13,7 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the own memory of an operation holds while nobody uses it.
@@ -94,6 +95,11 @@ impl Accessor {
     fn settle(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
         let mut acted = false;
         for mut one in std::mem::take(&mut self.under_way) {
+            if matches!(one.doing, Doing::Get { .. }) && !one.cancelled && !one.settled && self.random.chance(0.01) {
+                one.cancelled = true;
+                context.tell(Request::Cancel { completion: Arc::clone(&one.completion) });
+                acted = true;
+            }
             if let Some(outcome) = one.completion.outcome().filter(|_| !one.settled) {
                 one.settled = true;
                 acted = true;
@@ -106,6 +112,7 @@ impl Accessor {
                 match outcome {
                     Ok(value) => self.succeeded(&one, &value, context.oracle)?,
                     Err(failure) if one.doing.wants(&failure) => {}
+                    Err(Failure::Cancelled) if one.cancelled => {}
                     // What took a dead node's place publishes nothing.
                     Err(failure) if context.is_casualty(one.target) && is_unknown(&failure) => {
                         self.target(one.target).unknown = true
@@ -228,7 +235,16 @@ impl Accessor {
             }
             _ => None,
         };
-        self.under_way.push(UnderWay { target, doing, completion, since: context.now, slot, settled: false, told });
+        self.under_way.push(UnderWay {
+            target,
+            doing,
+            completion,
+            since: context.now,
+            slot,
+            settled: false,
+            cancelled: false,
+            told,
+        });
         Ok(())
     }
 

@@ -69,6 +69,8 @@ pub struct UnderWay {
     pub slot: usize,
     /// Its outcome was seen, its message has not arrived.
     pub settled: bool,
+    /// It was given up: nothing may be placed for it any more (MEM-4.5).
+    pub cancelled: bool,
     /// The outcome of the message sent behind it.
     pub told: Option<Arc<Completion>>,
 }
