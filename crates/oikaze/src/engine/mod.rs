@@ -248,6 +248,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.egress.is_stopped() || self.peers.iter().flatten().any(|peer| peer.connection.has_due(now))
     }
 
+    /// After [`Request::Close`]: has every peer been told, as often as it takes?
+    #[must_use]
+    pub fn has_parted(&self, now: Time) -> bool {
+        !self.has_due(now) && self.next_timeout().is_none()
+    }
+
     fn timers(&mut self, now: Time) {
         for peer in self.peers.iter_mut().flatten() {
             if peer.connection.next_timeout().is_some_and(|due| due <= now) {

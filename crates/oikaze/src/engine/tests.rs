@@ -252,3 +252,18 @@ fn a_region_that_goes_takes_only_its_own_datagrams_along() {
     let done = puts.map(|put| put.is_done());
     assert!(done[0] && done[2], "{done:?}");
 }
+
+#[test]
+fn a_goodbye_that_was_lost_is_said_again_before_the_node_goes() {
+    let (mut a, mut b, mut now) = pair();
+    a.ask(Request::Close);
+    a.turn(now);
+    open(&b.engine.link_mut().from).clear();
+    assert!(!a.engine.has_parted(now));
+    while !a.engine.has_parted(now) {
+        now = step(now);
+        a.turn(now);
+    }
+    b.turn(now);
+    assert_eq!(b.engine.take_death(), Some((0, Death::Closed)));
+}

@@ -277,13 +277,14 @@ impl Node {
         &self.news
     }
 
-    /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out.
+    /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out. A peer that did not hear it would wait
+    /// for us until it takes us for dead.
     pub fn say_goodbye(&self, limit: Duration) {
         let deadline = Instant::now().checked_add(limit);
         let _: Option<()> = self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
         let completion = self.submit(Request::Close, None);
         let _: Option<()> = self.wait(deadline, || {
-            let gone = completion.is_done() && self.with_engine(|engine| !engine.has_due(self.now()));
+            let gone = completion.is_done() && self.with_engine(|engine| engine.has_parted(self.now()));
             gone.then_some(())
         });
     }

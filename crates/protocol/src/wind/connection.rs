@@ -18,7 +18,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 /// CLOSE is said so often, for nobody acknowledges it.
-const FAREWELLS: u8 = 3;
+pub(super) const FAREWELLS: u8 = 3;
 /// Datagrams sent beyond the window when the probe timer has run out (RFC 9002, section 6.2.4).
 const PROBES: u8 = 2;
 

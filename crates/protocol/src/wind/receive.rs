@@ -1,6 +1,6 @@
 //! The way in: from a verified datagram up. Nothing here emits.
 
-use super::connection::{Connection, Phase};
+use super::connection::{Connection, FAREWELLS, Phase};
 use super::flight::Item;
 use super::inbox::{Above, Taken};
 use super::{Death, Upper};
@@ -61,8 +61,14 @@ impl Connection {
         match self.phase {
             Phase::Open => {}
             Phase::Closing { left, .. } => {
-                // It has not heard our goodbye: say it again.
-                self.phase = Phase::Closing { left: left.max(1), next: now };
+                // WIND-7.3: who says goodbye too need not hear ours, but for not having to repeat its own. Everybody else has not heard
+                // it: say it again.
+                let parting = view.frames().flatten().any(|frame| matches!(frame, Frame::Close));
+                self.phase = match parting {
+                    true if left < FAREWELLS => Phase::Dead(Death::Closed),
+                    true => Phase::Closing { left: 1, next: now },
+                    false => Phase::Closing { left: left.max(1), next: now },
+                };
                 return;
             }
             Phase::Dead(_) => return,

@@ -4,7 +4,7 @@ use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
 use super::{Body, Segment, Transmit};
-use crate::limits::{BULK_FRAME_LEN, BULK_TURN, PROBE_MIN};
+use crate::limits::{BULK_FRAME_LEN, BULK_TURN, PROBE_MAX, PROBE_MIN};
 use crate::time::Time;
 use crate::wire::{Builder, Flags, Fragment, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
 use alloc::vec::Vec;
@@ -217,9 +217,11 @@ impl Connection {
     /// Goodbye, with the last acknowledgement: the peer's messages that have arrived have arrived.
     fn write_close(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         let Phase::Closing { left, .. } = self.phase else { return None };
+        // Nobody waits longer for leave-taking than for the slowest probe.
+        let pause = self.flight.probe.timeout(&self.flight.rtt).clamp(PROBE_MIN, PROBE_MAX);
         self.phase = match left {
             0 | 1 => Phase::Dead(super::Death::Closed),
-            _ => Phase::Closing { left: left - 1, next: now + self.flight.probe.timeout(&self.flight.rtt).max(PROBE_MIN) },
+            _ => Phase::Closing { left: left - 1, next: now + pause },
         };
         let path = self.handshake.path?;
         let mut builder = self.begin(into);

@@ -175,6 +175,22 @@ fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
     assert_eq!(died(&world, 1), Some(Death::Closed));
 }
 
+/// WIND-7.3: two who part at the same time need one goodbye each; one that is lost is said again.
+#[test]
+fn who_hears_goodbye_after_saying_it_is_done() {
+    let parted = |world: &World| world.nodes.iter().all(|node| node.connection.next_timeout().is_none());
+    for (loss, seeds) in [(0.0, 0..1), (0.3, 0..50)] {
+        for seed in seeds {
+            let mut world = World::established(Settings::default(), Faults { loss, ..Faults::default() }, seed);
+            let (before, now) = (world.datagrams, world.now);
+            world.nodes.iter_mut().for_each(|node| node.connection.close(now));
+            world.run(parted);
+            let said = world.datagrams - before;
+            assert!(said <= 6 && (loss > 0.0 || said == 2), "seed {seed}: {said} datagrams");
+        }
+    }
+}
+
 /// WIND-4.7: what was taken back is never gathered again, its number is done, and what comes after it arrives.
 #[test]
 fn a_cancelled_message_blocks_nobody() {
