@@ -6,6 +6,7 @@ use oikaze::job::launch::netns::Cabling;
 use oikaze::job::launch::plan::Host;
 use oikaze::job::launch::{LaunchError, Options};
 use oikaze::job::{Ports, Settings};
+use oikaze_os::link::FaultSettings;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   oikaze run -n 4 -- himeno --size S            four nodes on this machine
   oikaze run --hosts a,b,c,d -- himeno          four machines, over ssh
-  oikaze run --hosts a:4,b:4 -- python3 x.py    eight nodes on two machines
+  oikaze run --hosts a:4,b:4 -- ./program       eight nodes on two machines
   oikaze run --hosts a,b -- oikaze hello        can these hosts form a job?
   oikaze doctor                                 what this machine can do, and what to mend
 
@@ -34,6 +35,12 @@ Exit status: that of the first node that failed (128 + signal if it was killed),
   124  --timeout has passed      125  the job could not be started or a host was lost
   126  PROGRAM cannot be run     127  PROGRAM was not found
 
+Programs also heed what you set in their environment (with --hosts, too):
+  OIKAZE_TIMEOUT=MS       longest wait for others that a program gives no limit of its own [default: none; 30 s to join]
+  OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
+  OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: who moves the data [default: inline: whoever waits]
+  OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, ipv6, to try what replaces them
+
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
 Ctrl-C is passed on; a second one kills.";
 
@@ -48,12 +55,12 @@ pub struct Arguments {
 #[derive(Debug, ClapSubcommand)]
 pub enum Subcommand {
     /// Start a program as the nodes of one job and wait for its end
-    #[command(after_help = RUN_EXAMPLES)]
+    #[command(after_help = RUN_EXAMPLES, override_usage = "oikaze run [OPTIONS] [--] PROGRAM [ARGUMENTS]")]
     Run(Run),
     Perf(Perf),
     /// Say what this machine can do for Oikaze: found, needed, and how to mend it
     Doctor(Doctor),
-    /// Be a node that only meets the others: `oikaze run --hosts a,b -- oikaze hello` checks that a job can start there
+    /// Be a node that only connects to all others: `oikaze run --hosts a,b -- oikaze hello` checks that a job can run there
     Hello(Hello),
     /// (Started by `run --hosts` on other hosts.)
     #[command(hide = true)]
@@ -85,7 +92,7 @@ pub struct Run {
     #[arg(long, value_name = "A.B", default_value = "10.77", requires = "netns", value_parser = network)]
     network: [u8; 2],
 
-    /// Keep to these ports (UDP between nodes, TCP to the launcher)
+    /// Keep to these ports: TCP to the launcher, UDP between nodes, one for each node of a host
     #[arg(long, value_name = "A-B")]
     ports: Option<Ports>,
 
@@ -94,7 +101,7 @@ pub struct Run {
     failure_time: Option<u64>,
 
     /// Disturb the nodes' links, e.g. loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", value_parser = fault)]
     fault: Option<String>,
 
     /// End the job after so many seconds, with status 124
@@ -140,10 +147,6 @@ impl Run {
         let failure_time = self.failure_time.map(Duration::from_millis);
         let settings = Settings { ports: self.ports, failure_time, fault: self.fault, ..Settings::default() };
         let cabling = Cabling { network: self.network, mtu: self.mtu };
-        let variable = |text: &String| match text.split_once('=') {
-            Some((name, value)) => Some((name.to_owned(), value.to_owned())),
-            None => Some((text.clone(), std::env::var(text).ok()?)),
-        };
         Ok(Options {
             nodes: self.nodes,
             hosts: self.hosts,
@@ -151,7 +154,7 @@ impl Run {
             settings,
             prefix: !self.no_prefix,
             timeout: self.timeout,
-            environment: self.environment.iter().filter_map(variable).collect(),
+            environment: self.environment.iter().map(|text| variable(text)).collect::<Result<_, _>>()?,
             program: self.program,
             agent: self.agent.unwrap_or_else(|| helper.clone()),
             helper,
@@ -163,6 +166,24 @@ impl Run {
 /// This very command.
 pub fn helper() -> Result<PathBuf, LaunchError> {
     std::env::current_exe().map_err(|source| LaunchError::System { doing: "find the oikaze command itself".into(), source })
+}
+
+/// `NAME=VALUE`, or the launcher's own value of `NAME`.
+fn variable(text: &str) -> Result<(String, String), LaunchError> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Ok(value.to_owned())),
+        None => (text, std::env::var(text)),
+    };
+    match value {
+        Ok(value) if !name.is_empty() => Ok((name.to_owned(), value)),
+        Ok(_) => Err(LaunchError::Usage(format!("--env {text}: a variable has a name: write NAME=VALUE"))),
+        Err(why) => Err(LaunchError::Usage(format!("--env {text}: {why} here; set it, or write {text}=VALUE"))),
+    }
+}
+
+/// Looked at before anything is started, so that it is told once and not by every node.
+fn fault(text: &str) -> Result<String, String> {
+    text.parse::<FaultSettings>().map(|_| text.to_owned()).map_err(|why| why.to_string())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

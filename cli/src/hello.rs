@@ -1,11 +1,11 @@
-//! `oikaze hello`: the smallest node. It finds its job, meets the others in the store, and says where all can be reached.
+//! `oikaze hello`: the smallest node. It joins its job, which connects it to all others, and says where it reaches them.
 
-use oikaze::job::addresses::{Reachable, candidates};
-use oikaze::job::{self, JobError};
+use oikaze::Result;
+use oikaze::job;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Say hello; status 1 if the job or one of its nodes could not be found.
+/// Say hello; status 1 if the job could not be found, or one of its nodes not be reached.
 pub fn hello(limit: Duration) -> ExitCode {
     match meet(limit) {
         Ok(text) => {
@@ -19,22 +19,18 @@ pub fn hello(limit: Duration) -> ExitCode {
     }
 }
 
-fn meet(limit: Duration) -> Result<String, JobError> {
-    let job = job::find()?;
-    let job = &*job;
+fn meet(limit: Duration) -> Result<String> {
+    let place = job::find()?;
+    place.fence("hello", limit)?;
+    let here = place.local_size();
+    let job = oikaze::join_as(place)?;
     let (rank, size) = (job.rank(), job.size());
-    // Any port does: nothing is sent to it.
-    let mine = Reachable::here(1, true, true)?;
-    mine.publish(job)?;
-    let mut text = format!("node {rank} of {size} on {}, {} of the job's nodes on this host\n", mine.host.name, job.local_size());
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut text = format!("node {rank} of {size} on {}, {here} of the job's nodes on this host\n", name.trim());
     for peer in (0..size).filter(|&peer| peer != rank) {
-        let theirs = Reachable::of(job, peer, limit)?;
-        let likely = candidates(&mine, &theirs);
-        let best = likely.first().map_or("nowhere: no address of theirs is of a family of ours".to_owned(), |first| {
-            format!("{} ({:?}) first, {} candidates", first.to.ip(), first.likelihood, likely.len())
-        });
-        text += &format!("node {rank} would reach node {peer} at {best}\n");
+        let address = job.peer(peer)?.address().map_or("an unknown address".to_owned(), |address| address.to_string());
+        text += &format!("node {rank} reaches node {peer} at {address}\n");
     }
-    job.fence("hello", limit)?;
+    job.leave()?;
     Ok(text)
 }

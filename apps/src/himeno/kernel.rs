@@ -4,6 +4,9 @@
 //! every partition. The sum of squared residuals (gosa) is taken in f64: an f32 sum stalls at size L. It is summed in
 //! an order that depends on the plane alone; the planes' sums are added in plane order by the caller.
 
+use std::error::Error;
+use std::fmt;
+
 use crate::problem::Shape;
 
 /// The original's relaxation factor.
@@ -31,13 +34,38 @@ struct Arrays {
 /// a, b, c, bnd, wrk1 as the benchmark sets them.
 const VALUES: [f32; 12] = [1.0, 1.0, 1.0, 1.0 / 6.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0];
 
+/// The coefficients do not fit.
+#[derive(Clone, Copy, Debug)]
+pub struct NoMemory {
+    bytes: usize,
+}
+
+impl Error for NoMemory {}
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the coefficients of this node's planes need {} MiB, which this machine (or ulimit -v) does not give: use more nodes, a \
+             smaller --size, or --coefficients registers",
+            self.bytes >> 20
+        )
+    }
+}
+
 impl Coefficients {
     /// As the original: one array each, for these planes.
-    #[must_use]
-    pub fn arrays(shape: Shape, planes: &std::ops::Range<usize>) -> Self {
+    ///
+    /// # Errors
+    /// Not enough memory.
+    pub fn arrays(shape: Shape, planes: &std::ops::Range<usize>) -> Result<Self, NoMemory> {
         let values = planes.len() * shape.plane();
-        let each = VALUES.map(|value| vec![value; values]);
-        Self { arrays: Some(Arrays { first: planes.start, plane: shape.plane(), each }) }
+        let mut each = [const { Vec::new() }; 12];
+        for (array, value) in each.iter_mut().zip(VALUES) {
+            array.try_reserve_exact(values).map_err(|_| NoMemory { bytes: 12 * values * size_of::<f32>() })?;
+            array.resize(values, value);
+        }
+        Ok(Self { arrays: Some(Arrays { first: planes.start, plane: shape.plane(), each }) })
     }
 
     /// Kept in registers.
@@ -179,7 +207,7 @@ mod tests {
         let expected = naive(shape, 1, &old);
         let plane = |i: usize| &old[i * shape.plane()..(i + 1) * shape.plane()];
         let mut sums = Vec::new();
-        for coefficients in [Coefficients::arrays(shape, &(1..2)), Coefficients::scalars()] {
+        for coefficients in [Coefficients::arrays(shape, &(1..2)).expect("it is small"), Coefficients::scalars()] {
             let mut new = plane(1).to_vec();
             sums.push(relax_plane(shape, 1, &coefficients, [plane(0), plane(1), plane(2)], &mut new, &mut Vec::new()));
             assert!(new.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));

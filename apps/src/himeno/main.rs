@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use oikaze_apps::{Progress, nodes_table};
 
-use kernel::Coefficients;
+use kernel::{Coefficients, NoMemory};
 use problem::{Shape, Size};
 use serial::Outcome;
 
@@ -69,18 +69,18 @@ pub struct Options {
 
 impl Options {
     /// The coefficients for some planes, where the user wants them.
-    fn coefficients(&self, shape: Shape, planes: &std::ops::Range<usize>) -> Coefficients {
+    fn coefficients(&self, shape: Shape, planes: &std::ops::Range<usize>) -> Result<Coefficients, NoMemory> {
         match self.coefficients {
             Storage::Arrays => Coefficients::arrays(shape, planes),
-            Storage::Registers => Coefficients::scalars(),
+            Storage::Registers => Ok(Coefficients::scalars()),
         }
     }
 
     /// The serial run with these options.
-    fn serial_run(&self, progress: bool) -> Outcome {
+    fn serial_run(&self, progress: bool) -> Result<Outcome, NoMemory> {
         let shape = self.size.shape();
-        let coefficients = self.coefficients(shape, &(0..shape.planes));
-        serial::solve(shape, self.iterations, &coefficients, Progress::new(progress, self.iterations.into()))
+        let coefficients = self.coefficients(shape, &(0..shape.planes))?;
+        Ok(serial::solve(shape, self.iterations, &coefficients, Progress::new(progress, self.iterations.into())))
     }
 }
 
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 }
 
 fn run_serial(options: &Options) -> Result<(), Box<dyn Error>> {
-    let outcome = options.serial_run(options.progress);
+    let outcome = options.serial_run(options.progress)?;
     report::print(options, 1, &outcome, None);
     if options.verify { Ok(report::verify(options, &outcome, None)?) } else { Ok(()) }
 }
@@ -111,7 +111,7 @@ fn run_parallel(options: &Options) -> Result<(), Box<dyn Error>> {
         let outcome = solution.outcome(options.verify || options.json)?;
         report::print(options, job.size(), &outcome, Some(&table));
         if options.verify {
-            verified = report::verify(options, &outcome, Some(&options.serial_run(false)));
+            verified = report::verify(options, &outcome, Some(&options.serial_run(false)?));
         }
     }
     job.leave()?;

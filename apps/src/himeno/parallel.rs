@@ -1,5 +1,6 @@
 //! The same over shared memory: each node relaxes its planes and reads its neighbours' with plain loads.
 
+use std::error::Error;
 use std::time::Instant;
 
 use oikaze::{Homes, Job, ReadGuard, ReduceOp, Result, SharedArray, WriteGuard};
@@ -39,10 +40,10 @@ impl Solution {
 ///
 /// # Errors
 /// What the job says: a node that is lost, no memory.
-pub fn solve(job: &Job, options: &Options) -> Result<Solution> {
+pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
     let shape = options.size.shape();
     let mine = shape.planes_of(job.rank(), job.size());
-    let coefficients = options.coefficients(shape, &mine);
+    let coefficients = options.coefficients(shape, &mine)?;
     let homes = Homes::Explicit(page_homes(shape, job.size()));
     let mut old = Field { array: job.array_with_homes("p0", shape.len(), homes.clone())?, touch: options.touch };
     let mut new = Field { array: job.array_with_homes("p1", shape.len(), homes)?, touch: options.touch };

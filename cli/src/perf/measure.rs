@@ -40,7 +40,10 @@ pub struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub fn new(job: &'a Job, test: Test, size: usize, iterations: Option<u32>) -> Result<Self> {
         if job.size() < 2 {
-            return Err(Error::Invalid { what: "oikaze perf".into(), why: "it needs a job of at least two nodes".into() });
+            return Err(Error::Invalid {
+                what: format!("measuring in a job of {} node", job.size()),
+                why: "two are needed: `oikaze run -n 2 -- oikaze perf …`, or `oikaze perf …` alone, which starts two".into(),
+            });
         }
         let iterations = iterations.unwrap_or(if size > 65_536 { 200 } else { 10_000 });
         let memory = if size >= BANDWIDTH_FROM { COLD.max(2 * size) } else { 65_536 };

@@ -45,7 +45,7 @@ pub struct Perf {
     #[arg(long, default_value = "8", value_parser = parse_size)]
     size: usize,
     /// Operations to time; chosen by size if absent
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
     /// One JSON object on a line instead of a table
     #[arg(long)]

@@ -6,6 +6,7 @@ use oikaze_os::memory::shared::SharedError;
 use oikaze_os::memory::{AccessError, MemoryError};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
+use rustix::io::Errno;
 use std::time::Duration;
 
 /// A result of this crate.
@@ -55,7 +56,7 @@ pub enum Error {
         why: String,
     },
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", remedy(source))]
     System {
         /// What was tried.
         what: String,
@@ -104,6 +105,17 @@ impl Error {
             } => Some(*rank),
             _ => None,
         }
+    }
+}
+
+fn remedy(source: &std::io::Error) -> &'static str {
+    match Errno::from_io_error(source) {
+        Some(Errno::MFILE) => "; raise ulimit -n",
+        Some(Errno::NFILE) => "; raise fs.file-max",
+        Some(Errno::AGAIN) => "; more threads than ulimit -u or the container's pids limit allows?",
+        Some(Errno::NOMEM) => "; use less memory, or look at ulimit -v and the container's memory limit",
+        Some(Errno::PERM | Errno::ACCESS) => "; the sandbox forbids it: see `oikaze doctor`",
+        _ => "",
     }
 }
 

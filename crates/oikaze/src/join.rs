@@ -11,7 +11,7 @@ use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::without::Without;
 use oikaze_protocol::limits::FAILURE_TIME;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Settings;
+use oikaze_protocol::wind::{Death, Settings};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -128,14 +128,25 @@ impl Meeting {
         let missing = |node: &Node| {
             node.with_engine(|engine| (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect::<Vec<_>>())
         };
-        let refused = |rank| node.death_of(rank).map(|death| (rank, death));
+        // `Err(None)`: somebody is lost, or the job was ended; what is to be said is looked for below.
         let connected = node.wait(begun.checked_add(CONNECT_TIME), || {
             let missing = missing(node);
-            let dead = missing.iter().find_map(|&rank| refused(rank));
-            if missing.is_empty() { Some(Ok(())) } else { dead.map(Err) }
+            let mut deaths = missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
+            let lost = deaths.peek().is_some();
+            let misfit = deaths.find_map(|(rank, death)| match death {
+                Death::Refused(why) => Some(JobError::Misfit { rank, why }),
+                _ => None,
+            });
+            match (misfit, missing.is_empty()) {
+                (Some(misfit), _) => Some(Err(Some(misfit))),
+                (None, true) => Some(Ok(())),
+                (None, false) => (lost || bootstrap.aborted().is_some()).then_some(Err(None)),
+            }
         });
-        if let Some(Ok(())) = connected {
-            return Ok(());
+        match connected {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(Some(misfit))) => return Err(misfit.into()),
+            Some(Err(None)) | None => {}
         }
         if let Some(why) = bootstrap.aborted() {
             return Err(JobError::Aborted { why }.into());

@@ -145,8 +145,7 @@ impl Job {
     /// # Errors
     /// A node is lost; nodes do different things; the time limit passed.
     pub fn barrier(&self) -> Result<()> {
-        let completion = self.node.submit(Request::Barrier, None);
-        self.node.outcome(&"barrier", &completion, self.limit)?;
+        self.node.collective("barrier", Request::Barrier, self.limit)?;
         self.check_memory()
     }
 
@@ -165,8 +164,7 @@ impl Job {
     /// As [`Job::barrier`]; lengths that differ between nodes.
     pub fn reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
         let reduction = Reduction { op, values: T::to_values(values) };
-        let completion = self.node.submit(Request::Reduce(reduction), None);
-        let value = self.node.outcome(&"reduce", &completion, self.limit)?;
+        let value = self.node.collective("reduce", Request::Reduce(reduction), self.limit)?;
         self.check_memory()?;
         match value {
             Value::Reduced(values) => T::from_values(values),
@@ -224,10 +222,7 @@ impl Job {
         // A panicking node does not wait for the others: they learn of it by its goodbye.
         let outcome = match std::thread::panicking() {
             true => Ok(()),
-            false => {
-                let completion = self.node.submit(Request::Leave, None);
-                self.node.outcome(&"leave", &completion, self.limit).map(drop)
-            }
+            false => self.node.collective("leave", Request::Leave, self.limit).map(drop),
         };
         self.node.say_goodbye(self.failure_time);
         self.node.stop();

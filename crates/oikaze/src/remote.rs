@@ -8,6 +8,7 @@ use crate::{Error, Result};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{AtomicOp, Published, Rights, Signal};
 use oikaze_protocol::wind::{Body, Class};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,12 @@ impl Peer {
     #[must_use]
     pub fn rank(&self) -> Rank {
         self.rank
+    }
+
+    /// Where its datagrams go; nowhere for this node itself.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.node.with_engine(|engine| engine.address_of(self.rank))
     }
 
     /// The region that this peer has published, or will publish within the job's time limit (10 s if it has none), under `name`.

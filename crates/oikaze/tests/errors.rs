@@ -269,7 +269,8 @@ fn a_barrier_that_one_node_does_not_come_to() {
     });
     for (rank, (outcome, left)) in outcomes.into_iter().enumerate() {
         if rank != 1 {
-            failure(outcome, &["barrier: not done after", "OIKAZE_TIMEOUT"]);
+            let who = ["to which node 1 has not come", "node 0 tells"][usize::from(rank > 0)];
+            failure(outcome, &["barrier", who, "not done after", "OIKAZE_TIMEOUT"]);
         }
         // What they call afterwards does not fit together, and is not waited for in vain.
         left.unwrap_err();
@@ -283,7 +284,7 @@ fn the_launchers_reason_is_told() {
     let settings = Settings { failure_time: Some(Duration::from_millis(500)), ..Settings::default() };
     let outcomes = meet(
         3,
-        |_| (settings.clone(), secret.clone()),
+        |_| (3, settings.clone(), secret.clone()),
         |abort, job| {
             let job = job.unwrap();
             let _inbox = job.publish("inbox", Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
@@ -312,10 +313,24 @@ fn the_launchers_reason_is_told() {
 #[test]
 fn a_secret_of_another_job() {
     let begun = Instant::now();
-    let outcomes = meet(2, |_| (Settings::default(), Secret::random().unwrap()), |_, job| job.map(drop));
+    let outcomes = meet(2, |_| (2, Settings::default(), Secret::random().unwrap()), |_, job| job.map(drop));
     assert!(begun.elapsed() < PATIENCE);
     // Who is first ends the job for both.
     for outcome in outcomes {
         failure(outcome, &["cannot be reached over UDP", "another job's secret", "What to do"]);
     }
+}
+
+/// The same way goes what else two nodes must have in common: wire version, page size, byte order, architecture.
+#[test]
+fn nodes_that_do_not_fit_together() {
+    let secret = Secret::random().unwrap();
+    // Node 0 was started as one of two, the others as of three.
+    let of = |rank: u32| (if rank == 0 { 2 } else { 3 }, Settings::default(), secret.clone());
+    let mut outcomes = meet(3, of, |_, job| job.map(drop)).into_iter();
+    let words = ["cannot be in one job", "nodes here", "start all nodes as one job"];
+    failure(outcomes.next().unwrap(), &words);
+    failure(outcomes.next().unwrap(), &words);
+    // It had no quarrel with anybody, and is told.
+    failure(outcomes.next().unwrap(), &["the job was ended"]);
 }

@@ -1,6 +1,7 @@
 //! What can go wrong between a process and its job.
 
 use crate::job::addresses::Unreachable;
+use oikaze_protocol::wind::HandshakeRefusal;
 use std::time::Duration;
 
 /// Why a job could not be found, joined or asked.
@@ -82,6 +83,14 @@ pub enum JobError {
         rank: u32,
         /// How long it was waited for.
         limit: Duration,
+    },
+    /// A node that cannot be in one job with this one.
+    #[error("node {rank} and this one cannot be in one job: {why}")]
+    Misfit {
+        /// Which.
+        rank: u32,
+        /// In what they differ, and what to do.
+        why: HandshakeRefusal,
     },
     /// A key or value outside its limits.
     #[error("{what} has {len} bytes, but at most {max} are allowed")]

@@ -253,6 +253,24 @@ impl Node {
         }
     }
 
+    /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, node 0 knows who
+    /// is late.
+    pub fn collective(&self, what: &str, request: Request, limit: Option<Duration>) -> Result<Value> {
+        let completion = self.submit(request, None);
+        let late = |waited| {
+            let what = match self.with_engine(|engine| (engine.rank(), engine.coherence().late())) {
+                (0, late) if !late.is_empty() => format!("{what}, to which node {} has not come", ranks(&late)),
+                (0, _) => what.to_owned(),
+                _ => format!("{what} (node 0 tells who has not come)"),
+            };
+            Error::Timeout { what, waited }
+        };
+        self.outcome(&what, &completion, limit).map_err(|error| match error {
+            Error::Timeout { waited, .. } => late(waited),
+            other => other,
+        })
+    }
+
     /// The error of an operation that failed, with the launcher's reason if a node is lost.
     pub fn failure(&self, what: &dyn std::fmt::Display, failure: Failure) -> Error {
         let shared = matches!(failure, Failure::Coherence(_));
@@ -326,6 +344,16 @@ impl Node {
     fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
+}
+
+/// Some of them, for a message.
+fn ranks(ranks: &[Rank]) -> String {
+    const SOME: usize = 8;
+    let mut text: Vec<String> = ranks.iter().take(SOME).map(Rank::to_string).collect();
+    if ranks.len() > SOME {
+        text.push(format!("{} more", ranks.len() - SOME));
+    }
+    text.join(", ")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

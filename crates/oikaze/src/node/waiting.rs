@@ -38,7 +38,12 @@ impl Waiting {
             None | Some("inline") => EngineMode::Inline,
             Some("thread") => EngineMode::Thread { core: None },
             Some(text) => match text.strip_prefix("thread:").map(str::parse) {
-                Some(Ok(core)) => EngineMode::Thread { core: Some(core) },
+                Some(Ok(core)) => match oikaze_os::cpu::Topology::detect() {
+                    Ok(machine) if !machine.cpus.contains(&core) => {
+                        return Err(format!("OIKAZE_ENGINE={text}: this process may run on cores {:?} only", machine.cpus));
+                    }
+                    _ => EngineMode::Thread { core: Some(core) },
+                },
                 _ => return Err(format!("OIKAZE_ENGINE={text}: expected inline, thread or thread:CORE")),
             },
         };

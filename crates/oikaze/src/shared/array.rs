@@ -63,14 +63,12 @@ impl<T: Element> SharedArray<T> {
             Ok(memory) => memory,
             Err(error) => {
                 // The others wait for this node in the same call: they are told, and nobody waits in vain.
-                let completion = node.submit(Request::CannotDeclare(declaration, error.to_string()), None);
-                let told = node.outcome(&what, &completion, limit);
-                drop(told); // it is what this node said itself, or a loss that the next call tells
+                // What comes back is what this node said, or a loss that its next call tells.
+                let _ = node.collective(&what, Request::CannotDeclare(declaration, error.to_string()), limit);
                 return Err(error);
             }
         };
-        let completion = node.submit(Request::Declare(declaration), None);
-        match node.outcome(&what, &completion, limit)? {
+        match node.collective(&what, Request::Declare(declaration), limit)? {
             Value::Array(array) if array == memory.array() => {}
             _ => return Err(at_the_same_time(name)),
         }

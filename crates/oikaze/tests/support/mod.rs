@@ -78,22 +78,22 @@ impl Bootstrap for Place {
 #[allow(dead_code)]
 pub fn cluster<T: Send>(size: u32, settings: &Settings, program: impl Fn(Job) -> T + Sync) -> Vec<T> {
     let secret = Secret::random().unwrap();
-    meet(size, |_| (settings.clone(), secret.clone()), |_, job| program(job.unwrap()))
+    meet(size, |_| (size, settings.clone(), secret.clone()), |_, job| program(job.unwrap()))
 }
 
-/// As [`cluster`], with settings and secret of each rank; `program` is given what joining gave, and what a launcher does: a way to
+/// As [`cluster`], with what each rank believes of size, settings and secret; `program` is given what joining gave, and what a launcher does: a way to
 /// end the job for a reason.
 #[allow(dead_code)]
 pub fn meet<T: Send>(
     size: u32,
-    of: impl Fn(u32) -> (Settings, Secret),
+    of: impl Fn(u32) -> (u32, Settings, Secret),
     program: impl Fn(&dyn Fn(&str), oikaze::Result<Job>) -> T + Sync,
 ) -> Vec<T> {
     let store = Arc::new(Store::default());
     std::thread::scope(|scope| {
         let nodes: Vec<_> = (0..size)
             .map(|rank| {
-                let (settings, secret) = of(rank);
+                let (size, settings, secret) = of(rank);
                 let place = Place { rank, size, secret, settings, store: Arc::clone(&store) };
                 let (program, store) = (&program, &store);
                 let abort = |why: &str| *store.aborted.lock().unwrap() = Some(why.to_owned());

@@ -57,6 +57,13 @@ impl Coherence {
         Ok(())
     }
 
+    /// Who has not come to the collective that others have come to, as rank 0 knows it; empty on other ranks.
+    #[must_use]
+    pub fn late(&self) -> Vec<Rank> {
+        let arrivals = &self.gather.arrivals;
+        (0..self.nodes).filter(|rank| !arrivals.is_empty() && !arrivals.contains_key(rank)).collect()
+    }
+
     /// All are here: what everybody knows from now on, and for each node the pages that it does not know to be old.
     fn let_go(&mut self) {
         let arrivals = core::mem::take(&mut self.gather.arrivals);

@@ -106,6 +106,11 @@ impl Policy {
                 left => format!("; {left} more have {} s to end", self.grace.as_secs_f32()),
             };
             self.actions.push(Action::Say(format!("node {rank} {how}{rest} (exit status {status})")));
+            if *how == Ending::Signal(SIGKILL) && !self.told {
+                let why =
+                    "if nobody killed it, the machine had no memory left: see `dmesg`, use more machines or a smaller problem";
+                self.actions.push(Action::Say(why.to_owned()));
+            }
         }
         if self.stage == Stage::Running {
             self.stage = Stage::Grace(now + self.grace);
