@@ -1,9 +1,8 @@
 //! The variables by which `oikaze run` tells a process its place, written and read in one file.
 
 use crate::job::{JobError, Secret};
+use oikaze_os::link::Ports;
 use oikaze_protocol::limits::NODES_MAX;
-use std::fmt;
-use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the store listens: `address:port`, several separated by commas.
@@ -30,39 +29,6 @@ pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
 pub const FAULT: &str = "OIKAZE_FAULT";
 /// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
-
-/// An inclusive range of ports that a firewall leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ports {
-    /// Lowest, at least 1.
-    pub first: u16,
-    /// Highest.
-    pub last: u16,
-}
-
-impl Ports {
-    /// All of them, in order.
-    pub fn iter(self) -> impl Iterator<Item = u16> {
-        self.first..=self.last
-    }
-}
-
-impl fmt::Display for Ports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.first, self.last)
-    }
-}
-
-impl FromStr for Ports {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Ports, String> {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        match (first.trim().parse(), last.trim().parse()) {
-            (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Ports { first, last }),
-            _ => Err(format!("{text:?} is not a range of ports such as 40000-40100")),
-        }
-    }
-}
 
 /// What the user told the launcher and every node should know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -216,7 +182,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let settings = Settings {
-            ports: Some(Ports { first: 10, last: 20 }),
+            ports: Ports::range(10, 20),
             failure_time: Some(Duration::from_millis(500)),
             time_limit: Some(Duration::from_secs(60)),
             fault: Some("loss=0.05".into()),

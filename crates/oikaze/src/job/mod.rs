@@ -13,8 +13,9 @@ mod secret;
 pub mod store;
 
 pub use bootstrap::{Alone, Bootstrap, KEY_MAX, VALUE_MAX};
-pub use environment::{Ports, Settings};
+pub use environment::Settings;
 pub use error::JobError;
+pub use oikaze_os::link::Ports;
 pub use secret::{SECRET_LEN, Secret};
 
 /// Find this process's job. Without any launcher: a job of one node.

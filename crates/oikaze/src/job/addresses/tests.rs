@@ -1,3 +1,5 @@
+//! Addresses as they are published, chosen and complained about.
+
 use super::*;
 use proptest::prelude::*;
 

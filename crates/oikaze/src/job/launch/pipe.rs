@@ -5,7 +5,7 @@
 
 use super::ending::Ending;
 use super::output::{Sink, Stream};
-use crate::job::environment::Ports;
+use crate::job::Ports;
 use crate::job::{Secret, Settings};
 use oikaze_protocol::Rank;
 use serde::{Deserialize, Serialize};

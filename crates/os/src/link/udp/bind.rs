@@ -74,12 +74,13 @@ impl FromStr for Ports {
     }
 }
 
+/// As it is read, but for [`Ports::ANY`].
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.first, self.last) {
-            (0, _) => write!(f, "any port"),
-            (first, last) if first == last => write!(f, "port {first}"),
-            (first, last) => write!(f, "ports {first} to {last}"),
+            (0, _) => write!(f, "of any number"),
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, last) => write!(f, "{first}-{last}"),
         }
     }
 }
@@ -89,7 +90,7 @@ impl fmt::Display for Ports {
 pub enum BindError {
     /// Every port asked for is taken.
     #[error(
-        "UDP {ports} at {address}: in use by another program; give a wider range (--ports A-B), stop the other program (ss -ulpn shows it), or leave the port to the system"
+        "UDP port {ports} at {address}: in use by another program; give a wider range (--ports A-B), stop the other program (ss -ulpn shows it), or leave the port to the system"
     )]
     InUse {
         /// What was tried.
@@ -206,6 +207,9 @@ mod tests {
         assert_eq!("7000-7003".parse::<Ports>().unwrap().iter().collect::<Vec<_>>(), [7000, 7001, 7002, 7003]);
         for text in ["", "0", "7-6", "70000", "-", "1-", "a-b", "0-5", "1-2-3"] {
             assert!(text.parse::<Ports>().is_err(), "{text}");
+        }
+        for text in ["7000", "7000-7003"] {
+            assert_eq!(text.parse::<Ports>().unwrap().to_string(), text);
         }
         assert_eq!(Ports::ANY.iter().collect::<Vec<_>>(), [0]);
     }
