@@ -35,15 +35,15 @@ impl Sleeper {
     pub fn wake_before(&self, next: Option<Time>) {
         fence(Ordering::SeqCst);
         let until = self.until.load(Ordering::SeqCst);
-        if until != 0 && next.is_some_and(|next| next.0 < until) {
-            self.event.signal();
+        if next.is_some_and(|next| next.0 < until) {
+            self.wake();
         }
     }
 
-    /// Wake it if it sleeps.
+    /// Wake it if it sleeps. One signal is enough: it may take long until a woken thread gets a core.
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
-        if self.until.load(Ordering::SeqCst) != 0 {
+        if self.until.load(Ordering::SeqCst) != 0 && self.until.swap(0, Ordering::SeqCst) != 0 {
             self.event.signal();
         }
     }

@@ -177,6 +177,11 @@ impl Role {
     pub fn helper_sleeps(&self, now: u64) -> Sleep {
         let mut state = self.lock();
         if !self.is_driven() {
+            if self.gaps_are_short() && now.saturating_sub(self.left_at.load(Ordering::Relaxed)) < GAP_SHORT {
+                // Between two drivers of an application that waits again and again: it will most likely be back before us.
+                (state.helper, state.patience) = (Helper::Away(now.saturating_add(GAP_SHORT)), LOOK_SOON);
+                return Sleep::Away(Duration::from_nanos(GAP_SHORT));
+            }
             (state.helper, state.patience) = (Helper::Watching, LOOK_SOON);
             return Sleep::Watch;
         }
@@ -194,6 +199,10 @@ impl Role {
     /// May the helper look after the socket? As of now; it must take the role to be sure.
     pub fn helper_may_watch(&self) -> bool {
         !self.is_driven()
+    }
+
+    fn gaps_are_short(&self) -> bool {
+        self.gap.load(Ordering::Relaxed) <= GAP_SHORT
     }
 
     fn take(&self) -> Option<Driving<'_>> {
@@ -244,7 +253,7 @@ impl Role {
             return Handover::Free;
         };
         self.left_at.store(now, Ordering::Relaxed);
-        let gaps_are_short = self.gap.load(Ordering::Relaxed) <= GAP_SHORT;
+        let gaps_are_short = self.gaps_are_short();
         self.driven.store(false, Ordering::Release);
         match state.helper {
             Helper::Awake | Helper::Watching => Handover::Free,

@@ -81,9 +81,11 @@ mod steps {
             assert!(away(&role, now) <= LOOK_SOON, "each time the role was free for a moment");
             woken += u32::from(driving.leave(now + 10) == Handover::WakeHelper);
             role.helper_woke();
-            assert_eq!(role.helper_sleeps(now + 10), Sleep::Watch);
+            role.helper_sleeps(now + 10);
             now += 10 + GAP_SHORT / 10;
         }
+        assert_eq!(role.helper_sleeps(now), Sleep::Away(Duration::from_nanos(GAP_SHORT)), "a driver will soon be back");
+        assert_eq!(role.helper_sleeps(now + GAP_SHORT), Sleep::Watch, "none came");
         assert!((1..15).contains(&woken), "only until the gaps are known to be short: {woken}");
         let mut spared = true;
         for _ in 0..8 {
