@@ -11,12 +11,26 @@ use std::time::Duration;
 
 pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("oikaze".into()).spawn(move || {
+        let _guard = EndTogether;
         if let EngineMode::Thread { core } = node.waiting.mode {
             node.drive_for_good(core);
         } else {
             node.help();
         }
     })
+}
+
+/// Without the helper nobody answers page faults: threads would sleep in them for ever, and the job would wait for this node. So a
+/// helper that panics (a defect) ends the process; the launcher and the peers notice.
+struct EndTogether;
+
+impl Drop for EndTogether {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("oikaze: the helper thread has panicked (a defect of Oikaze, please report it); this process ends");
+            std::process::abort();
+        }
+    }
 }
 
 impl Node {
