@@ -9,6 +9,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 
+# Where Debian keeps ip, ethtool and nft; an ordinary user's PATH lacks it.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 CARGO ?= $(shell command -v cargo || echo $(HOME)/.cargo/bin/cargo)
 NODES ?= 4
 
@@ -49,7 +52,7 @@ endef
 packages:
 	@$(call need,cc=build-essential ip=iproute2 ethtool=ethtool nft=nftables)
 	if ! [ -x "$$(command -v $(CARGO))" ]; then
-	  echo "Rust is missing; install it: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y" >&2
+	  echo "Rust is missing; install it with rustup, as the Rust project's pages say, and run make again" >&2
 	  exit 1
 	fi
 
