@@ -90,6 +90,17 @@ fn over_a_network_that_spoils_datagrams() {
     run(4).verifies(LU, "--n 256", LU_256);
 }
 
+#[test]
+fn with_an_engine_thread_and_every_way_of_waiting() {
+    for (name, value) in
+        [("OIKAZE_ENGINE", "thread"), ("OIKAZE_WAIT", "block"), ("OIKAZE_WAIT", "spin"), ("OIKAZE_WITHOUT", "gso,gro,ipv6")]
+    {
+        for touch in ["ahead", "lazily"] {
+            Run::on(2).with(name, value).verifies(HIMENO, &format!("--size xs --iterations 100 --touch {touch}"), XS_100);
+        }
+    }
+}
+
 /// Needs root, as network namespaces do; without it there is nothing to test.
 #[test]
 fn over_network_namespaces() {

@@ -240,3 +240,30 @@ fn a_panic_in_a_scope_leaves_nothing_behind() {
         drop(inbox);
     });
 }
+
+#[test]
+fn a_descriptor_tells_of_messages_and_outcomes() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let descriptor = job.descriptor();
+        let until = |done: &dyn Fn() -> bool| {
+            let limit = PATIENCE.try_into().unwrap();
+            while !done() {
+                let ready = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&limit)).unwrap();
+                assert_eq!(ready, 1, "nothing came within {PATIENCE:?}");
+                job.clear_news();
+            }
+        };
+        let sent = peer.send(Class::Sync, 7, b"look at your descriptor");
+        until(&|| sent.is_done());
+        sent.wait_for(PATIENCE).unwrap();
+        let arrived = std::cell::Cell::new(None);
+        until(&|| {
+            arrived.set(job.try_receive(None).map(|message| message.tag));
+            arrived.get().is_some()
+        });
+        assert_eq!(arrived.get(), Some(7));
+        job.barrier().unwrap();
+    });
+}
