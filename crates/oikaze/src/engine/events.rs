@@ -7,6 +7,33 @@ use oikaze_protocol::coherence::{self, Coherence, CoherenceEvent, Pages};
 use oikaze_protocol::rma::{self, Rma, RmaError, RmaEvent};
 use oikaze_protocol::wind::{Death, Event, Refusal, Token};
 
+/// On whose account a message was posted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Nobody wants to know what becomes of it.
+    Nobody,
+    /// An operation that some thread began; remote memory follows it.
+    Operation,
+    /// Remote memory's own, such as an answer.
+    Remote,
+    /// Coherence's own.
+    Coherence,
+}
+
+impl Owner {
+    pub fn of(token: Token) -> Self {
+        if token == Token::NONE {
+            Owner::Nobody
+        } else if Rma::owns(token) {
+            Owner::Remote
+        } else if Coherence::owns(token) {
+            Owner::Coherence
+        } else {
+            Owner::Operation
+        }
+    }
+}
+
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Settle what can be settled.
     pub(super) fn settle_events(&mut self) {
@@ -38,32 +65,27 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Is this the token of a message that a layer made on its own account, not for an operation?
-    pub(super) fn is_ours(&self, token: Token) -> bool {
-        token == Token::NONE || Rma::owns(token) || Coherence::owns(token)
-    }
-
     pub(super) fn acknowledged(&mut self, token: Token) {
-        if Rma::owns(token) || !self.is_ours(token) {
-            self.rma.acknowledged(token);
-        } else if token != Token::NONE {
-            self.coherence.acknowledged(token, &mut self.pages);
+        match Owner::of(token) {
+            Owner::Nobody => {}
+            Owner::Operation | Owner::Remote => self.rma.acknowledged(token),
+            Owner::Coherence => self.coherence.acknowledged(token, &mut self.pages),
         }
     }
 
     pub(super) fn refused(&mut self, token: Token, refusal: Refusal) {
-        if Rma::owns(token) || !self.is_ours(token) {
-            self.rma.refused(token, refusal);
-        } else if token != Token::NONE {
-            self.coherence.refused(token, refusal, &mut self.pages);
+        match Owner::of(token) {
+            Owner::Nobody => {}
+            Owner::Operation | Owner::Remote => self.rma.refused(token, refusal),
+            Owner::Coherence => self.coherence.refused(token, refusal, &mut self.pages),
         }
     }
 
     pub(super) fn lost(&mut self, peer: Rank, token: Token) {
-        if Rma::owns(token) || !self.is_ours(token) {
-            self.rma.failed(token, peer);
-        } else if token != Token::NONE {
-            self.coherence.failed(token, &mut self.pages);
+        match Owner::of(token) {
+            Owner::Nobody => {}
+            Owner::Operation | Owner::Remote => self.rma.failed(token, peer),
+            Owner::Coherence => self.coherence.failed(token, &mut self.pages),
         }
     }
 

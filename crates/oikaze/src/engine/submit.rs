@@ -1,5 +1,6 @@
 //! Submissions: what threads ask for becomes messages to peers; what the layers above owe their peers is posted too.
 
+use super::events::Owner;
 use super::operation::Completion;
 use super::submission::{Keep, Request, Submission};
 use super::upward::Upward;
@@ -156,7 +157,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn fail(&mut self, to: Rank, token: Token, failure: Failure) {
-        if !self.is_ours(token) {
+        if Owner::of(token) == Owner::Operation {
             self.operations.settle(token, Err(failure));
         }
         self.lost(to, token);

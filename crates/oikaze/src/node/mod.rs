@@ -230,7 +230,8 @@ impl Node {
     /// turn takes it along.
     fn give_back_credit(&self, from: Rank, bytes: u64) {
         self.submissions.push(Submission { request: Request::Consumed { from, bytes }, completion: None, keep: None });
-        let together = self.read_since_turn.fetch_add(bytes + CREDIT_OVERHEAD, Ordering::Relaxed) + bytes;
+        let cost = bytes + CREDIT_OVERHEAD;
+        let together = self.read_since_turn.fetch_add(cost, Ordering::Relaxed) + cost;
         if together >= CREDIT / 8 {
             self.read_since_turn.store(0, Ordering::Relaxed);
             fence(Ordering::SeqCst);
