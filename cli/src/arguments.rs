@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand as ClapSubcommand};
 use oikaze::job::launch::netns::Cabling;
 use oikaze::job::launch::plan::Host;
 use oikaze::job::launch::{LaunchError, Options};
-use oikaze::job::{Ports, Settings};
+use oikaze::job::{Checksum, Ports, Settings};
 use oikaze_os::link::FaultSettings;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +39,7 @@ Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_TIMEOUT=MS       longest wait for others that a program gives no limit of its own [default: none; 30 s to join]
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
   OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: who moves the data [default: inline: whoever waits]
+  OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
   OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, ipv6, to try what replaces them
 
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
@@ -104,6 +105,10 @@ pub struct Run {
     #[arg(long, value_name = "SPEC", value_parser = fault)]
     fault: Option<String>,
 
+    /// What datagrams' checksums cover: full (end to end) or header (payloads are left to the network cards, as by TCP) [default: full]
+    #[arg(long, value_name = "KIND")]
+    checksum: Option<Checksum>,
+
     /// End the job after so many seconds, with status 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
@@ -145,7 +150,8 @@ impl Run {
         let helper = helper()?;
         // OIKAZE_TIMEOUT and the like, set by the user, reach the nodes with the rest of the environment.
         let failure_time = self.failure_time.map(Duration::from_millis);
-        let settings = Settings { ports: self.ports, failure_time, fault: self.fault, ..Settings::default() };
+        let settings =
+            Settings { ports: self.ports, failure_time, fault: self.fault, checksum: self.checksum, ..Settings::default() };
         let cabling = Cabling { network: self.network, mtu: self.mtu };
         Ok(Options {
             nodes: self.nodes,

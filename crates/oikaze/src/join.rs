@@ -85,7 +85,8 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -
         // 0 means "handshake" on the wire.
         connections.push(id.max(1));
     }
-    let settings = Settings { failure_time, datagram_max: u16::MAX, ..Settings::default() };
+    let seal = bootstrap.settings().checksum.unwrap_or_default().kind();
+    let settings = Settings { failure_time, datagram_max: u16::MAX, seal, ..Settings::default() };
     Ok(Setup {
         me: bootstrap.rank(),
         nodes,

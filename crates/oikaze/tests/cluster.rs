@@ -2,7 +2,7 @@
 
 mod support;
 
-use oikaze::job::Settings;
+use oikaze::job::{Checksum, Settings};
 use oikaze::{Class, ReduceOp, Region, Rights};
 use std::time::Duration;
 use support::cluster;
@@ -46,6 +46,13 @@ fn remote_memory(settings: &Settings) {
 #[test]
 fn remote_memory_over_loopback() {
     remote_memory(&Settings::default());
+}
+
+/// WIRE-5.5. What is lost, doubled and overtaken is mended all the same.
+#[test]
+fn remote_memory_with_checksums_of_headers_only() {
+    let faulty = faulty("loss=0.05,duplicate=0.05,reorder=0.05,seed=5");
+    remote_memory(&Settings { checksum: Some(Checksum::Header), ..faulty });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use oikaze::job::{Secret, Settings};
+use oikaze::job::{Checksum, Secret, Settings};
 use oikaze::{Class, Error, Homes, Job, Operation, ReduceOp, Region, Result, Rights};
 use std::time::{Duration, Instant};
 use support::{cluster, meet};
@@ -333,4 +333,22 @@ fn nodes_that_do_not_fit_together() {
     failure(outcomes.next().unwrap(), &words);
     // It had no quarrel with anybody, and is told.
     failure(outcomes.next().unwrap(), &["the job was ended"]);
+}
+
+/// WIND-1.5: what one end leaves to the network cards, the other would find damaged for ever.
+#[test]
+fn checksums_that_differ_between_nodes() {
+    let secret = Secret::random().unwrap();
+    let of = |rank: u32| {
+        let checksum = [Checksum::Full, Checksum::Header].get(rank as usize).copied();
+        (2, Settings { checksum, ..Settings::default() }, secret.clone())
+    };
+    for outcome in meet(2, of, |_, job| job.map(drop)) {
+        // The second to see it may be told by the first that the job was ended.
+        let text = failure(outcome, &["set OIKAZE_CHECKSUM alike on all nodes"]);
+        assert!(
+            text.contains("checksums of kind 0 here, 1 at the peer") || text.contains("checksums of kind 1 here, 0 at"),
+            "{text}"
+        );
+    }
 }

@@ -1,7 +1,6 @@
 //! Egress: the one place that transmits. Datagrams are collected into slots, sealed, and handed to the link in batches.
 
 use super::Engine;
-use super::seal::Checksum;
 use arrayvec::ArrayVec;
 use oikaze_os::link::{Link, Outgoing};
 use oikaze_os::memory::Gather;
@@ -93,7 +92,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Fill slots from the peers in turn, each until it has nothing due or the batch is full.
     fn fill(&mut self, now: Time) -> usize {
-        let Self { peers, memory, egress, handshake_seal, .. } = self;
+        let Self { peers, memory, egress, handshake_seal, checksum, .. } = self;
         egress.slots.resize_with(BATCH, Slot::default);
         let count = peers.len();
         let mut filled = 0;
@@ -113,7 +112,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 if transmit.handshake {
                     slot.seal(&payload, handshake_seal)
                 } else {
-                    slot.seal(&payload, &Checksum)
+                    slot.seal(&payload, checksum)
                 }
                 egress.payloads.push_back(payload);
                 filled += 1;

@@ -1,5 +1,6 @@
 //! Ingress: a burst of datagrams, each verified and handed upwards. Nothing here transmits.
 
+use super::seal::{Checksum, HandshakeSeal};
 use super::upward::Upward;
 use super::{Counters, Engine};
 use oikaze_os::link::Link;
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        let Self { me, link, pages, memory, peers, by_connection, rma, coherence, handshake_seal, counters, .. } = self;
+        let Self { me, link, pages, memory, peers, by_connection, rma, coherence, handshake_seal, checksum, counters, .. } = self;
         let mut received = 0;
         let outcome = link.receive(&mut |from: SocketAddr, bytes: &[u8]| {
             received += 1;
@@ -21,7 +22,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 counters.strangers += 1;
                 return;
             };
-            let Some(rank) = addressee(&view, by_connection, handshake_seal, *me, counters) else { return };
+            let Some(rank) = addressee(&view, by_connection, (handshake_seal, *checksum), *me, counters) else { return };
             let Some(peer) = peers.get_mut(rank as usize).and_then(Option::as_mut) else {
                 counters.strangers += 1;
                 return;
@@ -45,7 +46,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 fn addressee(
     view: &View<'_>,
     by_connection: &std::collections::HashMap<u64, Rank>,
-    handshake_seal: &super::seal::HandshakeSeal,
+    (handshake_seal, checksum): (&HandshakeSeal, Checksum),
     me: Rank,
     counters: &mut Counters,
 ) -> Option<Rank> {
@@ -65,7 +66,7 @@ fn addressee(
         counters.strangers += 1;
         return None;
     };
-    if !super::seal::Checksum.verify(view.covered(), view.payload(), view.tag()) && !planted(Bug::SkipIntegrityCheck) {
+    if !checksum.verify(view.covered(), view.payload(), view.tag()) && !planted(Bug::SkipIntegrityCheck) {
         counters.unsealed += 1;
         return None;
     }

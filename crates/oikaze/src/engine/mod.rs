@@ -126,6 +126,7 @@ pub struct Engine<L, P> {
     submissions: Arc<SegQueue<Submission>>,
     egress: Egress,
     handshake_seal: seal::HandshakeSeal,
+    checksum: seal::Checksum,
     to_self: submit::ToSelf,
     deaths: VecDeque<(Rank, Death)>,
     dead: HashMap<Rank, Death>,
@@ -151,6 +152,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if me >= nodes {
             return Err(Failure::NoSuchNode { rank: me, nodes });
         }
+        let checksum = seal::Checksum::of(settings.seal)
+            .ok_or_else(|| Failure::Machine(format!("datagrams cannot be sealed with {:?}: use a checksum", settings.seal)))?;
         settings.receive_buffer = u32::try_from(link.receive_buffer()).unwrap_or(u32::MAX);
         let everywhere = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
         let mut peers = Vec::new();
@@ -184,6 +187,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             submissions,
             egress: Egress::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
+            checksum,
             to_self: submit::ToSelf::default(),
             deaths: VecDeque::new(),
             dead: HashMap::new(),

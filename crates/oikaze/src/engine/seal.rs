@@ -1,26 +1,48 @@
-//! The two seals in use today (spec/wire.md): CRC32C end to end for data, a keyed MAC for handshakes.
+//! The seals in use today (WIRE-5): CRC32C for data, end to end or of headers only; a keyed MAC for handshakes.
 
 use crate::job::Secret;
 use oikaze_protocol::wire::{Seal, SealKind};
 
-/// CRC32C (RFC 3720, appendix B.4) over header, frames and payload.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Checksum;
+/// CRC32C (RFC 3720, appendix B.4) over header and frames, and over the payload unless that is left to the network cards.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum {
+    payload: bool,
+}
+
+impl Checksum {
+    /// The checksum of this kind; `None` if the kind is none.
+    #[must_use]
+    pub fn of(kind: SealKind) -> Option<Self> {
+        match kind {
+            SealKind::HeaderOnly => Some(Self { payload: false }),
+            SealKind::EndToEnd => Some(Self { payload: true }),
+            SealKind::Handshake | SealKind::Aead => None,
+        }
+    }
+
+    /// As many of these parts as it covers: header and frames are the first.
+    fn covered(self) -> usize {
+        if self.payload { usize::MAX } else { 1 }
+    }
+
+    fn sum(self, parts: &[&[u8]]) -> [u8; 4] {
+        parts.iter().take(self.covered()).fold(0, |sum, part| crc32c::crc32c_append(sum, part)).to_le_bytes()
+    }
+}
 
 impl Seal for Checksum {
     fn kind(&self) -> SealKind {
-        SealKind::EndToEnd
+        if self.payload { SealKind::EndToEnd } else { SealKind::HeaderOnly }
     }
 
     fn tag(&self, parts: &[&[u8]], out: &mut [u8]) {
-        let sum = parts.iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part));
-        for (to, from) in out.iter_mut().zip(sum.to_le_bytes()) {
+        for (to, from) in out.iter_mut().zip(self.sum(parts)) {
             *to = from;
         }
     }
 
     fn verify(&self, covered: &[u8], payload: &[u8], tag: &[u8]) -> bool {
-        crc32c::crc32c_append(crc32c::crc32c(covered), payload).to_le_bytes() == *tag
+        self.sum(&[covered, payload]) == *tag
     }
 }
 
@@ -52,5 +74,28 @@ impl Seal for HandshakeSeal {
 
     fn verify(&self, covered: &[u8], payload: &[u8], tag: &[u8]) -> bool {
         tag.len() == self.len() && self.secret.verify(&[covered, payload], tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Checksum;
+    use oikaze_protocol::wire::{Seal, SealKind};
+
+    /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only.
+    #[test]
+    fn what_each_kind_covers() {
+        let (covered, payload) = (b"header and frames".as_slice(), b"payload".as_slice());
+        for (kind, sees_the_payload) in [(SealKind::HeaderOnly, false), (SealKind::EndToEnd, true)] {
+            let seal = Checksum::of(kind).unwrap();
+            let mut tag = [0; 4];
+            seal.tag(&[covered, payload], &mut tag);
+            assert_eq!((seal.kind(), seal.len()), (kind, tag.len()));
+            assert!(seal.verify(covered, payload, &tag));
+            assert!(!seal.verify(b"header or frames", payload, &tag));
+            assert_eq!(seal.verify(covered, b"pay10ad", &tag), !sees_the_payload);
+            assert!(!seal.verify(covered, payload, &tag[..3]));
+        }
+        assert!(Checksum::of(SealKind::Handshake).is_none() && Checksum::of(SealKind::Aead).is_none());
     }
 }

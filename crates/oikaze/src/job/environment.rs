@@ -1,6 +1,6 @@
 //! The variables by which `oikaze run` tells a process its place, written and read in one file.
 
-use crate::job::{JobError, Secret};
+use crate::job::{Checksum, JobError, Secret};
 use oikaze_os::link::Ports;
 use oikaze_protocol::limits::NODES_MAX;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,6 +27,8 @@ pub const FAILURE_TIME: &str = "OIKAZE_FAILURE_TIME";
 pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
 /// Faults to inject into this job's links, e.g. `loss=0.05,duplicate=0.05,seed=7`.
 pub const FAULT: &str = "OIKAZE_FAULT";
+/// What the checksums of datagrams cover: `full` or `header`.
+pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
 /// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 
@@ -41,6 +43,8 @@ pub struct Settings {
     pub time_limit: Option<Duration>,
     /// Faults to inject, in the words of `oikaze_os::link`.
     pub fault: Option<String>,
+    /// What the checksums of datagrams cover; [`Checksum::Full`] if absent.
+    pub checksum: Option<Checksum>,
 }
 
 /// A node's place, as the launcher told it.
@@ -85,6 +89,7 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
     variables.extend(settings.failure_time.map(|time| (FAILURE_TIME, time.as_millis().to_string())));
     variables.extend(settings.time_limit.map(|time| (TIME_LIMIT, time.as_millis().to_string())));
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
+    variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
     variables
 }
 
@@ -101,7 +106,8 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let failure_time = optional(lookup, FAILURE_TIME, needed, milliseconds)?;
     let time_limit = optional(lookup, TIME_LIMIT, needed, milliseconds)?;
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
-    Ok(Settings { ports, failure_time, time_limit, fault })
+    let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
+    Ok(Settings { ports, failure_time, time_limit, fault, checksum })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -186,6 +192,7 @@ mod tests {
             failure_time: Some(Duration::from_millis(500)),
             time_limit: Some(Duration::from_secs(60)),
             fault: Some("loss=0.05".into()),
+            checksum: Some(Checksum::Header),
         };
         let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
         let lookup = |name: &str| map.get(name).cloned();
@@ -216,9 +223,15 @@ mod tests {
             let message = read_place(&lookup).unwrap_err().to_string();
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
-        for (name, value) in
-            [(PORTS, "9-8"), (PORTS, "0-4"), (PORTS, "x"), (FAILURE_TIME, "0"), (FAILURE_TIME, "5s"), (TIME_LIMIT, "-1")]
-        {
+        for (name, value) in [
+            (PORTS, "9-8"),
+            (PORTS, "0-4"),
+            (PORTS, "x"),
+            (FAILURE_TIME, "0"),
+            (FAILURE_TIME, "5s"),
+            (TIME_LIMIT, "-1"),
+            (CHECKSUM, "none"),
+        ] {
             let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();
             assert!(message.contains(name), "{message}");
         }

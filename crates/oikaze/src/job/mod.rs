@@ -6,6 +6,7 @@
 
 pub mod addresses;
 pub(crate) mod bootstrap;
+mod checksum;
 pub mod environment;
 mod error;
 pub mod launch;
@@ -13,6 +14,7 @@ mod secret;
 pub mod store;
 
 pub use bootstrap::{Alone, Bootstrap, KEY_MAX, VALUE_MAX};
+pub use checksum::Checksum;
 pub use environment::Settings;
 pub use error::JobError;
 pub use oikaze_os::link::Ports;

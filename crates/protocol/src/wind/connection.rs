@@ -86,6 +86,7 @@ impl Connection {
             datagram_max: settings.datagram_max,
             receive_buffer: settings.receive_buffer,
             credit: settings.credit,
+            seal: settings.seal as u8,
             ..me
         };
         Connection {

@@ -84,6 +84,10 @@ impl core::fmt::Display for HandshakeRefusal {
             Misfit::Rank => {
                 write!(f, "rank {mine} here, {theirs} at the peer{by}: an address in the job's list belongs to another node")
             }
+            Misfit::Seal => write!(
+                f,
+                "checksums of kind {mine} here, {theirs} at the peer{by} (0 = header, 1 = full): set OIKAZE_CHECKSUM alike on all nodes"
+            ),
         }
     }
 }

@@ -188,6 +188,7 @@ impl Handshake {
             (Misfit::PageSize, u64::from(me.page_size), u64::from(them.page_size)),
             (Misfit::ByteOrder, u64::from(me.byte_order), u64::from(them.byte_order)),
             (Misfit::Architecture, u64::from(me.architecture), u64::from(them.architecture)),
+            (Misfit::Seal, u64::from(me.seal), u64::from(them.seal)),
         ];
         let (misfit, mine, theirs) = pairs.into_iter().find(|(_, mine, theirs)| mine != theirs)?;
         Some(HandshakeRefusal { misfit, mine, theirs, by_peer: false })

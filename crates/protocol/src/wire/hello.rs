@@ -36,6 +36,8 @@ pub struct Introduction {
     pub receive_buffer: u32,
     /// Bytes of credited messages it will keep before they are read.
     pub credit: u64,
+    /// The kind of seal it sets up connections with, as [`SealKind`](super::SealKind) numbers them.
+    pub seal: u8,
 }
 
 impl Introduction {
@@ -63,6 +65,7 @@ impl Introduction {
             datagram_max: 0,
             receive_buffer: 0,
             credit: 0,
+            seal: 0,
         }
     }
 
@@ -80,8 +83,9 @@ impl Introduction {
             credit: body.u64()?,
             receive_buffer: body.u32()?,
             datagram_max: body.u16()?,
+            seal: body.u8()?,
         };
-        body.zeros::<6>()?;
+        body.zeros::<5>()?;
         (introduction.connection != 0).then_some(introduction)
     }
 
@@ -97,7 +101,8 @@ impl Introduction {
         into.put_u64(self.credit);
         into.put_u32(self.receive_buffer);
         into.put_u16(self.datagram_max);
-        into.put(&[0; 6]);
+        into.put_u8(self.seal);
+        into.put(&[0; 5]);
     }
 }
 
@@ -170,6 +175,8 @@ pub enum Misfit {
     Architecture = 5,
     /// Who is at that address.
     Rank = 6,
+    /// What the checksums cover.
+    Seal = 7,
 }
 
 impl Misfit {
@@ -183,6 +190,7 @@ impl Misfit {
             4 => Misfit::ByteOrder,
             5 => Misfit::Architecture,
             6 => Misfit::Rank,
+            7 => Misfit::Seal,
             _ => return None,
         })
     }

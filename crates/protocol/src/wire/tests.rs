@@ -199,7 +199,7 @@ proptest! {
     #[test]
     fn handshake_round_trip(connection in 1..u64::MAX, values in any::<[u32; 6]>(), yours in any::<Option<(u64, u64, u8)>>(), wanted in any::<bool>()) {
         let [rank, nodes, page_size, receive_buffer, to, other] = values;
-        let mine = Introduction { rank, nodes, page_size, receive_buffer, ..Introduction::here(0, 0, u64::from(other), connection) };
+        let mine = Introduction { rank, nodes, page_size, receive_buffer, seal: other as u8, ..Introduction::here(0, 0, u64::from(other), connection) };
         let yours = yours.filter(|y| y.0 != 0).map(|(connection, incarnation, path)| Shown { connection, incarnation, path });
         let hello = Hello { mine, to, path: 3, yours, answer_wanted: wanted };
         let refuse = Refuse { rank, misfit: Misfit::Nodes, mine: 1, yours: 2, incarnation: 3 };

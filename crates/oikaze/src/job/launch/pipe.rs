@@ -5,8 +5,7 @@
 
 use super::ending::Ending;
 use super::output::{Sink, Stream};
-use crate::job::Ports;
-use crate::job::{Secret, Settings};
+use crate::job::{Checksum, Ports, Secret, Settings};
 use oikaze_protocol::Rank;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -40,6 +39,7 @@ pub struct Order {
     failure_time_ms: Option<u64>,
     time_limit_ms: Option<u64>,
     fault: Option<String>,
+    checksum: Option<String>,
     /// Program and arguments.
     pub program: Vec<String>,
     /// Directory to run in, if it exists there.
@@ -68,6 +68,7 @@ impl Order {
             failure_time_ms: settings.failure_time.map(milliseconds),
             time_limit_ms: settings.time_limit.map(milliseconds),
             fault: settings.fault.clone(),
+            checksum: settings.checksum.map(|checksum| checksum.to_string()),
             program: Vec::new(),
             directory: String::new(),
             environment: Vec::new(),
@@ -81,9 +82,14 @@ impl Order {
             Some(text) => Some(text.parse::<Ports>().ok()?),
             None => None,
         };
+        let checksum = match &self.checksum {
+            Some(text) => Some(text.parse::<Checksum>().ok()?),
+            None => None,
+        };
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
-        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, time_limit, fault: self.fault.clone() }))
+        let fault = self.fault.clone();
+        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, time_limit, fault, checksum }))
     }
 }
 

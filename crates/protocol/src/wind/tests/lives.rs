@@ -3,6 +3,7 @@
 use super::channel::Faults;
 use super::world::{Node, Words, World, body};
 use crate::wind::*;
+use crate::wire::SealKind;
 use core::time::Duration;
 use std::vec::Vec;
 
@@ -66,18 +67,24 @@ fn nobody_there_is_unreachable() {
 /// WIND-1.5: both learn why, with both values.
 #[test]
 fn unfit_peers_are_refused_with_both_values() {
-    for (what, expected) in
-        [("nodes", Misfit::Nodes), ("page", Misfit::PageSize), ("version", Misfit::Version), ("order", Misfit::ByteOrder)]
-    {
+    for (what, expected) in [
+        ("nodes", Misfit::Nodes),
+        ("page", Misfit::PageSize),
+        ("version", Misfit::Version),
+        ("order", Misfit::ByteOrder),
+        ("seal", Misfit::Seal),
+    ] {
         let mut world = World::new(Settings::default(), Faults::default(), 5);
         let mut me = Introduction::here(0, 2, 10, 77);
+        let mut settings = Settings::default();
         match what {
             "nodes" => me.nodes = 3,
             "page" => me.page_size = 65_536,
             "version" => me.version = 9,
+            "seal" => settings.seal = SealKind::HeaderOnly,
             _ => me.byte_order = 2,
         }
-        world.nodes[0].connection = Connection::new(Settings::default(), me, 1, 1, world.now);
+        world.nodes[0].connection = Connection::new(settings, me, 1, 1, world.now);
         world.nodes[0].connection.connect(world.now);
         world.run(|world| died(world, 0).is_some() && died(world, 1).is_some());
         let [Some(Death::Refused(zero)), Some(Death::Refused(one))] = [died(&world, 0), died(&world, 1)] else { panic!() };

@@ -1,0 +1,63 @@
+//! What the checksums of a job's datagrams cover.
+
+use oikaze_protocol::wire::SealKind;
+use std::fmt;
+use std::str::FromStr;
+
+/// What the checksum in each datagram covers; the same on all nodes of a job (WIRE-5.2, WIRE-5.5).
+///
+/// In words, as in `OIKAZE_CHECKSUM`: `full` or `header`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// Everything, from the sender's memory to the receiver's: what a card, a switch or a bus alters is found. The default.
+    #[default]
+    Full,
+    /// Header and frames only. Payloads are left to the network cards, as TCP leaves them to a card that computes its
+    /// checksum; for networks that are trusted to that point. Bulk transfer costs less processor time.
+    Header,
+}
+
+impl Checksum {
+    /// As the wire names it.
+    #[must_use]
+    pub const fn kind(self) -> SealKind {
+        match self {
+            Self::Full => SealKind::EndToEnd,
+            Self::Header => SealKind::HeaderOnly,
+        }
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Header => "header",
+        })
+    }
+}
+
+impl FromStr for Checksum {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "full" => Ok(Self::Full),
+            "header" => Ok(Self::Header),
+            _ => Err(format!("{text:?} is no kind of checksum: full or header")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Checksum;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for checksum in [Checksum::Full, Checksum::Header] {
+            assert_eq!(checksum.to_string().parse(), Ok(checksum));
+        }
+        assert!("none".parse::<Checksum>().unwrap_err().contains("full or header"));
+    }
+}
