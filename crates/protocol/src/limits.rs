@@ -72,6 +72,13 @@ pub const BULK_RUN: u32 = 48;
 pub const BULK_TURN: u32 = 4;
 /// The longest an acknowledgement is held back.
 pub const ACK_DELAY: Duration = Duration::from_micros(500);
+/// The longest an acknowledgement that was asked for waits for data of ours to ride along with (WIND-3.8): what a program takes from
+/// seeing a put to answering it, when it drives the engine itself; short beside what a message costs whose sender waits in vain.
+pub const ACK_HOLD: Duration = Duration::from_micros(15);
+/// Exchanges in a row after which such an acknowledgement waits, at first …
+pub const INTERACTIVE_AFTER: u32 = 4;
+/// … and at most, after some that waited in vain.
+pub const INTERACTIVE_AFTER_MAX: u32 = 64;
 /// Nodes in one job.
 pub const NODES_MAX: u32 = 4096;
 /// Bytes of a published name.
@@ -99,5 +106,6 @@ const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 32 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX + 4, "ACK must fit");
+const _: () = assert!(ACK_HOLD.as_nanos() < ACK_DELAY.as_nanos() && INTERACTIVE_AFTER < INTERACTIVE_AFTER_MAX);
 const _: () =
     assert!(HELLO_INTERVAL_MIN.as_nanos() < HELLO_INTERVAL_MAX.as_nanos() && PROBE_MIN.as_nanos() < PROBE_MAX.as_nanos());

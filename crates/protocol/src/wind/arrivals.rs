@@ -1,5 +1,6 @@
 //! Which datagrams have arrived, and when that is to be told (WIND-3).
 
+use super::interactive::Interactive;
 use super::ranges::RangeSet;
 use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
@@ -7,6 +8,19 @@ use crate::time::Time;
 use crate::wire::{Acknowledgement, Builder, RefusedMessage};
 use alloc::collections::VecDeque;
 use core::ops::RangeInclusive;
+
+/// What a datagram's sender expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// No acknowledgement.
+    Nothing,
+    /// One in time.
+    Acknowledgement,
+    /// One soon, for its message: somebody waits.
+    Answer,
+    /// One at once.
+    AtOnce,
+}
 
 #[derive(Debug)]
 pub(super) struct Arrivals {
@@ -21,6 +35,7 @@ pub(super) struct Arrivals {
     pending: u32,
     due: bool,
     deadline: Option<Time>,
+    interactive: Interactive,
     /// Not yet confirmed, oldest first.
     pub refusals: VecDeque<RefusedMessage>,
     /// How many refusals were confirmed before these.
@@ -40,6 +55,7 @@ impl Arrivals {
             pending: 0,
             due: false,
             deadline: None,
+            interactive: Interactive::new(),
             refusals: VecDeque::new(),
             confirmed: 0,
             withheld: None,
@@ -69,8 +85,8 @@ impl Arrivals {
         }
     }
 
-    /// A datagram was taken in.
-    pub fn record(&mut self, number: u64, now: Time, elicits: bool, at_once: bool) {
+    /// A datagram was taken in. When is that to be told (WIND-3.3, WIND-3.8)?
+    pub fn record(&mut self, number: u64, now: Time, wants: Wants) {
         let next = number == self.largest + 1;
         self.seen.insert(number..number + 1);
         while self.seen.pieces() > RECEIVED_RANGES_MAX {
@@ -83,12 +99,21 @@ impl Arrivals {
             self.largest_at = now;
         }
         self.report_from = self.report_from.min(number);
-        if elicits {
-            self.pending += 1;
-            // Not the one after the largest: one is missing, or one was late (WIND-3.3).
-            self.due |= at_once || !next || self.pending >= ACK_EVERY;
-            self.deadline.get_or_insert(now + ACK_DELAY);
+        if wants == Wants::Nothing {
+            return;
         }
+        self.pending += 1;
+        let held = if wants == Wants::Answer { self.interactive.asked(now, self.pending == 1) } else { None };
+        // Not the one after the largest: one is missing, or one was late.
+        let at_once = wants == Wants::AtOnce || (wants == Wants::Answer && held.is_none());
+        self.due |= at_once || !next || self.pending >= ACK_EVERY;
+        let latest = held.unwrap_or(now + ACK_DELAY);
+        self.deadline = Some(self.deadline.map_or(latest, |deadline| deadline.min(latest)));
+    }
+
+    /// A datagram with a message of ours goes.
+    pub fn data_goes(&mut self, now: Time) {
+        self.interactive.data_goes(now);
     }
 
     /// Say again what is known, soon.
@@ -140,8 +165,12 @@ impl Arrivals {
         Acknowledgement::frame_len(self.ranges().count().max(1), self.told_refusals())
     }
 
-    /// Write an ACK frame. What to remember of it: see [`confirm`](Self::confirm). It must be acknowledged if it tells refusals.
-    pub fn write(&mut self, now: Time, credit: u64, builder: &mut Builder<'_>) -> (u64, u64) {
+    /// Write an ACK frame, into a datagram with a message of ours or one without. What to remember of it: see
+    /// [`confirm`](Self::confirm). It must be acknowledged if it tells refusals.
+    pub fn write(&mut self, now: Time, credit: u64, with_message: bool, builder: &mut Builder<'_>) -> (u64, u64) {
+        if !with_message {
+            self.interactive.goes_alone(now);
+        }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
         let told = self.told_refusals();
         let (refusals, _) = self.refusals.make_contiguous().split_at(told);

@@ -10,6 +10,7 @@ mod event;
 mod flight;
 mod handshake;
 mod inbox;
+mod interactive;
 mod liveness;
 mod loss;
 mod message;

@@ -1,5 +1,6 @@
 //! The way in: from a verified datagram up. Nothing here emits.
 
+use super::arrivals::Wants;
 use super::connection::{Connection, FAREWELLS, Phase};
 use super::flight::Item;
 use super::inbox::{Above, Taken};
@@ -11,11 +12,24 @@ use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Open, View};
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     elicits: bool,
+    /// There is a message in it, or part of one.
+    message: bool,
     /// Something in it could not be taken in: it may not be acknowledged.
     dropped: bool,
     close: bool,
     /// So many refusals were waiting when its messages were taken in.
     refusals_before: usize,
+}
+
+impl Sum {
+    fn wants(self, ack_now: bool) -> Wants {
+        match (self.elicits, ack_now) {
+            (false, _) => Wants::Nothing,
+            (true, false) => Wants::Acknowledgement,
+            (true, true) if self.message => Wants::Answer,
+            (true, true) => Wants::AtOnce,
+        }
+    }
 }
 
 impl Connection {
@@ -91,7 +105,7 @@ impl Connection {
         if !sum.dropped {
             self.statistics.datagrams_received += 1;
             self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
-            self.arrivals.record(number, now, sum.elicits, view.header().flags.has(Flags::ACK_NOW));
+            self.arrivals.record(number, now, sum.wants(view.header().flags.has(Flags::ACK_NOW)));
         } else if sum.elicits {
             // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
             self.arrivals.remind();
@@ -107,6 +121,7 @@ impl Connection {
         let mut fragment = None;
         for frame in view.frames().flatten() {
             sum.elicits |= frame.elicits();
+            sum.message |= frame.elicits() && !matches!(frame, Frame::Ping);
             match frame {
                 Frame::Acknowledge(ack) if !self.acknowledged(now, &ack) => {
                     self.statistics.malformed += 1;

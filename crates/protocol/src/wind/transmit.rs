@@ -91,8 +91,11 @@ impl Connection {
         // An acknowledgement that is not urgent may not push a message out.
         let must_ack = self.ack_is_due(now);
         let may_ack = self.arrivals.has_news() && first + self.arrivals.frame_len() <= builder.room();
-        let told = if must_ack || may_ack { self.write_ack(now, &mut builder) } else { false };
+        let told = if must_ack || may_ack { self.write_ack(now, messages, &mut builder) } else { false };
         let mut elicits = messages && self.pack_small(&mut builder);
+        if elicits {
+            self.arrivals.data_goes(now);
+        }
         if !elicits && (told || self.due.ping || self.due.probes > 0 || builder.is_empty()) {
             builder.ping();
             builder.flag(Flags::ACK_NOW);
@@ -175,11 +178,12 @@ impl Connection {
         self.flight.carry(Item::Fragment { message: piece.number, offset: piece.offset, len: piece.len });
         self.outbox.take_bulk(piece);
         if ack_due || (only && ack_fits && self.arrivals.has_news()) {
-            self.write_ack(now, &mut builder);
+            self.write_ack(now, true, &mut builder);
         }
         if only && self.flight.probe.in_a_row() < 2 {
             self.pack_small(&mut builder);
         }
+        self.arrivals.data_goes(now);
         self.due.bulk_turn = self.due.bulk_turn.saturating_sub(1);
         if !self.outbox.has_bulk() {
             builder.flag(Flags::ACK_NOW);
@@ -188,9 +192,9 @@ impl Connection {
     }
 
     /// Write an ACK frame; does it tell refusals?
-    fn write_ack(&mut self, now: Time, builder: &mut Builder<'_>) -> bool {
+    fn write_ack(&mut self, now: Time, with_message: bool, builder: &mut Builder<'_>) -> bool {
         let refusals = self.arrivals.refusals.len();
-        let (largest, through) = self.arrivals.write(now, self.inbox.tell_credit(), builder);
+        let (largest, through) = self.arrivals.write(now, self.inbox.tell_credit(), with_message, builder);
         self.flight.carry(Item::Told { largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
         self.statistics.refusals_sent += refusals.min(crate::limits::REFUSALS_MAX) as u64;
@@ -226,7 +230,7 @@ impl Connection {
         let path = self.handshake.path?;
         let mut builder = self.begin(into);
         builder.close();
-        self.write_ack(now, &mut builder);
+        self.write_ack(now, false, &mut builder);
         self.finish(now, builder, None, false);
         Some(Transmit { payload: None, path, handshake: false })
     }

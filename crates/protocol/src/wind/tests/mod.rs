@@ -1,6 +1,7 @@
 //! Two connections against each other, over a channel that does its worst.
 
 mod channel;
+mod exchanges;
 mod lives;
 mod messages;
 #[cfg(feature = "planted-bugs")]

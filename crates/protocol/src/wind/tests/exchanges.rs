@@ -1,0 +1,77 @@
+//! Two nodes that send to each other in turns: acknowledgements ride with what answers (WIND-3.8).
+
+use super::channel::Faults;
+use super::world::{Words, World, body};
+use crate::limits::{ACK_HOLD, INTERACTIVE_AFTER};
+use crate::wind::*;
+use core::time::Duration;
+
+fn message(id: u64) -> Message {
+    let head = Words { id, refuse: false, place: false }.head(0);
+    Message { class: Class::Unordered, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, 8)), token: Token(id) }
+}
+
+/// Node `n` sends its message `number`, and it arrives.
+fn send(world: &mut World, n: usize, number: u64) {
+    world.nodes[n].connection.post(message(number)).unwrap();
+    world.run(|world| world.nodes[1 - n].upper.delivered.contains(&number));
+}
+
+/// As an application that needs this long to see what has come and to answer it.
+fn think(world: &mut World, span: Duration) {
+    let until = world.now + span;
+    while world.now < until {
+        world.step();
+    }
+}
+
+/// Connected; time goes on in small steps, so that what the application does between them comes in time.
+fn established(seed: u64) -> World {
+    let mut world = World::established(Settings::default(), Faults::default(), seed);
+    world.stride = Duration::from_micros(1);
+    world
+}
+
+/// Datagrams of so many exchanges in turns.
+fn exchanges(world: &mut World, first: u64, count: u64, thinking: Duration) -> u64 {
+    let before = world.datagrams;
+    for number in first..first + count {
+        for n in 0..2 {
+            send(world, n, number);
+            think(world, thinking);
+        }
+    }
+    world.datagrams - before
+}
+
+#[test]
+fn one_datagram_each_way_once_it_is_learned() {
+    let mut world = established(11);
+    let learning = u64::from(INTERACTIVE_AFTER) + 1;
+    exchanges(&mut world, 0, learning, Duration::from_micros(3));
+    let datagrams = exchanges(&mut world, learning, 100, Duration::from_micros(3));
+    assert!((200..=204).contains(&datagrams), "{datagrams} datagrams for 100 exchanges");
+    // Everything is settled all the same, the last after a short wait.
+    world.run(World::is_idle);
+    let outcomes = world.nodes.iter().map(|node| node.events.iter().filter(|e| matches!(e, Event::Acknowledged(_))).count());
+    assert_eq!(outcomes.sum::<usize>() as u64, 2 * (learning + 100));
+}
+
+/// Who waits in vain stops waiting.
+#[test]
+fn slow_answers_are_acknowledged_at_once() {
+    let mut world = established(12);
+    let datagrams = exchanges(&mut world, 0, 50, ACK_HOLD * 4);
+    assert_eq!(datagrams, 200, "an acknowledgement of its own for each");
+    let settled = |world: &World| world.nodes[0].events.contains(&Event::Acknowledged(Token(99)));
+    // A message after fast exchanges whose answer never comes is acknowledged after the hold, the next one at once.
+    exchanges(&mut world, 50, 49, Duration::from_micros(3));
+    let begun = world.now;
+    world.nodes[0].connection.post(message(99)).unwrap();
+    world.run(settled);
+    assert!(world.now - begun >= world.channel.delay * 2 + ACK_HOLD);
+    let begun = world.now;
+    world.nodes[0].connection.post(message(100)).unwrap();
+    world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(100))));
+    assert!(world.now - begun < world.channel.delay * 2 + Duration::from_micros(2), "{:?}", world.now - begun);
+}
