@@ -78,7 +78,7 @@ fuzz_target!(|input: &[u8]| {
         };
         let class = if token % 2 == 0 { Class::Ordered } else { Class::Unordered };
         let message = Message { class, urgent: false, credited: token > 3, head: Head::new(), body, token: Token(token) };
-        let _ = connection.post(message);
+        let _ = connection.post(now, message);
     }
     let (mut input, mut bytes, mut out) = (input, Vec::new(), Vec::new());
     while let Some(rest) = datagram(input, &mut bytes) {

@@ -34,7 +34,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Class, Death, Introduction, Settings};
+use oikaze_protocol::wind::{self, Class, Death, Introduction, Settings};
 use operation::Operations;
 use peer::Peer;
 use std::collections::{HashMap, VecDeque};
@@ -132,6 +132,8 @@ pub struct Engine<L, P> {
     dead: HashMap<Rank, Death>,
     notices: Vec<String>,
     counters: Counters,
+    /// When the latest turn began.
+    now: Time,
     /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests that were settled at once.
     news: usize,
     /// The last turn left something to do at once.
@@ -193,6 +195,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             dead: HashMap::new(),
             notices: Vec::new(),
             counters: Counters::default(),
+            now,
             news: 0,
             more: false,
             holding: false,
@@ -210,6 +213,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// One turn.
     pub fn turn(&mut self, now: Time) -> Work {
         self.counters.turns += 1;
+        self.now = now;
         let received = self.ingress(now);
         self.settle_events();
         self.timers(now);
@@ -329,8 +333,20 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// What Wind counts for this peer.
     #[must_use]
-    pub fn peer_statistics(&self, rank: Rank) -> Option<&oikaze_protocol::wind::Statistics> {
+    pub fn peer_statistics(&self, rank: Rank) -> Option<&wind::Statistics> {
         self.peer(rank).map(|peer| peer.connection.statistics())
+    }
+
+    /// How this peer's connection stands now.
+    #[must_use]
+    pub fn peer_snapshot(&self, rank: Rank) -> Option<wind::Snapshot> {
+        self.peer(rank).map(|peer| peer.connection.snapshot())
+    }
+
+    /// How long round trips to this peer, and messages to it, took.
+    #[must_use]
+    pub fn peer_latencies(&self, rank: Rank) -> Option<wind::Latencies<'_>> {
+        self.peer(rank).map(|peer| peer.connection.latencies())
     }
 
     /// What the link has said that a person should know, such as a mechanism the kernel refuses.

@@ -142,7 +142,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Some(peer) = self.peers.get_mut(to as usize).and_then(Option::as_mut) else {
             return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
         };
-        if let Err(error) = peer.connection.post(message) {
+        if let Err(error) = peer.connection.post(self.now, message) {
             use oikaze_protocol::wind::PostError;
             self.fail(
                 to,

@@ -8,7 +8,7 @@ use super::inbox::Inbox;
 use super::liveness::{Liveness, Pulse};
 use super::outbox::Outbox;
 use super::outgoing::Sizes;
-use super::{Death, Event, Introduction, Message, PostError, Settings, Statistics, Token, Upper};
+use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
 use crate::limits::{BULK_FRAME_LEN, DATAGRAM_MIN, FRAGMENT_ETHERNET, FRAGMENT_JUMBO, HEADER_LEN, PROBE_MAX, PROBE_MIN};
 use crate::planted::{Bug, planted};
@@ -51,6 +51,7 @@ pub struct Connection {
     pub(super) datagram_max: usize,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
+    pub(super) round_trips: Latency,
     credit_ask: Time,
     credit_interval: Duration,
 }
@@ -104,6 +105,7 @@ impl Connection {
             datagram_max: DATAGRAM_MIN,
             events: VecDeque::new(),
             statistics: Statistics::default(),
+            round_trips: Latency::default(),
             credit_ask: now,
             credit_interval: PROBE_MIN,
         }
@@ -156,13 +158,13 @@ impl Connection {
     ///
     /// # Errors
     /// [`PostError`]; the message is dropped.
-    pub fn post(&mut self, message: Message) -> Result<u64, PostError> {
+    pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         match self.phase {
             Phase::Dead(death) => return Err(PostError::Dead(death)),
             Phase::Closing { .. } => return Err(PostError::Dead(Death::Closed)),
             Phase::Open => {}
         }
-        let number = self.outbox.post(message, &mut self.events)?;
+        let number = self.outbox.post(now, message, &mut self.events)?;
         self.statistics.messages_posted += 1;
         Ok(number)
     }

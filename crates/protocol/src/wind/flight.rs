@@ -47,6 +47,8 @@ pub(crate) struct Acked {
     pub bytes: u64,
     /// When the latest of them was sent.
     pub latest: Time,
+    /// A round trip that they have shown.
+    pub round_trip: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,10 @@ impl Flight {
 
     pub fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    pub fn datagrams(&self) -> usize {
+        self.datagrams
     }
 
     pub fn is_empty(&self) -> bool {
@@ -165,7 +171,7 @@ impl Flight {
         }
         if let Some((number, sent)) = largest_new {
             if number == ack.largest {
-                self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.delay)));
+                acked.round_trip = Some(self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.delay))));
             }
             self.largest_acked = Some(self.largest_acked.map_or(number, |largest| largest.max(number)));
             self.probe.answered();

@@ -106,6 +106,11 @@ impl Inbox {
         }
     }
 
+    /// Bytes held back or being collected.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
     /// Nothing begun?
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()

@@ -4,8 +4,9 @@
 //! rotation). The front of each is always something that can be sent, so that asking whether anything is due is O(1).
 
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
-use super::{Body, Class, Death, Event, Message, PostError, Refusal, Segment, Token};
+use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Segment, Token};
 use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, MESSAGES_IN_FLIGHT};
+use crate::time::Time;
 use crate::wire::message_frame_len;
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -23,6 +24,20 @@ pub(super) struct Outbox {
     credit_most: u64,
     credit_limit: u64,
     credit_used: u64,
+    /// When the latest acknowledgement came.
+    now: Time,
+    settle_times: Latency,
+}
+
+/// How much waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queues {
+    pub unsettled: usize,
+    pub small: usize,
+    pub bulk: usize,
+    pub blocked: usize,
+    /// Bytes that the peer would still take of credited messages.
+    pub credit: u64,
 }
 
 impl Outbox {
@@ -39,6 +54,8 @@ impl Outbox {
             credit_most: 0,
             credit_limit: 0,
             credit_used: 0,
+            now: Time(0),
+            settle_times: Latency::default(),
         }
     }
 
@@ -68,12 +85,32 @@ impl Outbox {
         self.messages.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
+    pub fn queues(&self) -> Queues {
+        Queues {
+            unsettled: self.messages.len(),
+            small: self.small.len(),
+            bulk: self.bulk.len() + self.bulk_waiting.len(),
+            blocked: self.blocked.len(),
+            credit: self.credit_limit.saturating_sub(self.credit_used),
+        }
+    }
+
+    /// From post to acknowledgement, of all messages so far.
+    pub fn settle_times(&self) -> &Latency {
+        &self.settle_times
+    }
+
+    /// An acknowledgement has come now: what it settles is settled at this moment.
+    pub fn look(&mut self, now: Time) {
+        self.now = now;
+    }
+
     pub fn is_full(&self) -> bool {
         self.messages.len() >= MESSAGES_IN_FLIGHT
     }
 
     /// Take a message in; its number.
-    pub fn post(&mut self, message: Message, events: &mut VecDeque<Event>) -> Result<u64, PostError> {
+    pub fn post(&mut self, now: Time, message: Message, events: &mut VecDeque<Event>) -> Result<u64, PostError> {
         let len = message.body.len();
         if len > BODY_MAX {
             return Err(PostError::TooLong { len });
@@ -91,6 +128,7 @@ impl Outbox {
             head,
             body,
             len,
+            posted: now,
             token,
             stage: Stage::Waiting,
         });
@@ -373,6 +411,8 @@ impl Outbox {
         if message.class == Class::Unordered {
             tell(events, message.token, Event::Acknowledged);
             message.stage = Stage::Settled;
+            let posted = message.posted;
+            self.settle_times.record(self.now - posted);
         } else {
             message.stage = Stage::Acknowledged;
         }
@@ -399,7 +439,10 @@ impl Outbox {
     pub fn advance(&mut self, events: &mut VecDeque<Event>) {
         while let Some(message) = self.messages.front() {
             match message.stage {
-                Stage::Acknowledged => tell(events, message.token, Event::Acknowledged),
+                Stage::Acknowledged => {
+                    self.settle_times.record(self.now - message.posted);
+                    tell(events, message.token, Event::Acknowledged);
+                }
                 Stage::Settled => {}
                 _ => break,
             }
@@ -436,7 +479,8 @@ impl Outbox {
                 tell(events, message.token, |token| Event::Failed(token, death));
             }
         }
-        *self = Outbox::new();
+        let settle_times = core::mem::take(&mut self.settle_times);
+        *self = Outbox { settle_times, ..Outbox::new() };
     }
 
     /// Give memory back while idle.

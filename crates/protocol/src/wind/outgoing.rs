@@ -3,6 +3,7 @@
 use super::ranges::RangeSet;
 use super::{Body, Class, Event, Head, Token};
 use crate::limits::CREDIT_OVERHEAD;
+use crate::time::Time;
 use alloc::collections::VecDeque;
 
 /// Where a message stands.
@@ -52,6 +53,7 @@ pub(super) struct Outgoing {
     pub head: Head,
     pub body: Body,
     pub len: u64,
+    pub posted: Time,
     pub token: Token,
     pub stage: Stage,
 }

@@ -178,8 +178,9 @@ impl Connection {
 
     /// An ACK frame came; `false` if it cannot be from a correct peer.
     fn acknowledged(&mut self, now: Time, ack: &Acknowledgement<'_>) -> bool {
-        let Connection { flight, outbox, arrivals, events, controller, statistics, .. } = self;
+        let Connection { flight, outbox, arrivals, events, controller, statistics, round_trips, .. } = self;
         statistics.acknowledgements_received += 1;
+        outbox.look(now);
         let limited = flight.in_flight() * 2 >= controller.window();
         // WIND-4.6: before what is acknowledged with them.
         for refused in ack.refusals() {
@@ -196,6 +197,9 @@ impl Connection {
             Item::Told { largest, refusals } => arrivals.confirm(largest, refusals),
         });
         let Some(acked) = acked else { return false };
+        if let Some(round_trip) = acked.round_trip {
+            round_trips.record(round_trip);
+        }
         if acked.bytes > 0 {
             controller.acknowledged(acked.bytes, acked.latest, limited);
             self.due.probes = 0;

@@ -16,23 +16,34 @@ pub(crate) struct RoundTrip {
 
 impl RoundTrip {
     /// A datagram sent `elapsed` ago was acknowledged; the peer says that it held the acknowledgement back for `delay`.
-    pub fn sample(&mut self, elapsed: Duration, delay: Duration) {
+    /// What of it the path took, as far as the peer is believed.
+    pub fn sample(&mut self, elapsed: Duration, delay: Duration) -> Duration {
         self.latest = elapsed;
         let Some(smoothed) = self.smoothed else {
             self.least = elapsed;
             self.smoothed = Some(elapsed);
             self.variation = elapsed / 2;
-            return;
+            return elapsed;
         };
         self.least = self.least.min(elapsed);
         // The peer's delay is believed as far as the result stays possible (section 5.3).
         let adjusted = elapsed.checked_sub(delay).filter(|rest| *rest >= self.least).unwrap_or(elapsed);
         self.variation = self.variation * 3 / 4 + smoothed.abs_diff(adjusted) / 4;
         self.smoothed = Some(smoothed * 7 / 8 + adjusted / 8);
+        adjusted
     }
 
     pub fn smoothed(&self) -> Option<Duration> {
         self.smoothed
+    }
+
+    pub fn variation(&self) -> Duration {
+        self.variation
+    }
+
+    /// The shortest seen; zero before the first.
+    pub fn least(&self) -> Duration {
+        self.least
     }
 
     /// smoothed + 4 × variation.

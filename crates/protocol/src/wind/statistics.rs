@@ -1,6 +1,4 @@
-//! What a connection counts. All only grow, except the last few, which are gauges.
-
-use core::time::Duration;
+//! What a connection counts. All only grow; what rises and falls is told by [`Snapshot`](super::Snapshot).
 
 /// Counters of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +39,4 @@ pub struct Statistics {
     pub refusals_sent: u64,
     pub refusals_received: u64,
     pub restarts: u64,
-    /// Bytes sent and neither acknowledged nor lost.
-    pub in_flight: u64,
-    /// The congestion window.
-    pub window: u64,
-    /// Smoothed round-trip time; zero before the first sample.
-    pub round_trip: Duration,
 }

@@ -51,9 +51,6 @@ impl Connection {
             Turn::Control => self.write_small(now, into, false),
             Turn::Bulk(piece) => self.write_bulk(now, into, piece),
         };
-        self.statistics.in_flight = self.flight.in_flight();
-        self.statistics.window = self.controller.window();
-        self.statistics.round_trip = self.flight.rtt.smoothed().unwrap_or_default();
         Some(Transmit { payload, path, handshake: false })
     }
 

@@ -13,7 +13,7 @@ fn message(id: u64) -> Message {
 
 /// Node `n` sends its message `number`, and it arrives.
 fn send(world: &mut World, n: usize, number: u64) {
-    world.nodes[n].connection.post(message(number)).unwrap();
+    world.nodes[n].connection.post(world.now, message(number)).unwrap();
     world.run(|world| world.nodes[1 - n].upper.delivered.contains(&number));
 }
 
@@ -67,11 +67,11 @@ fn slow_answers_are_acknowledged_at_once() {
     // A message after fast exchanges whose answer never comes is acknowledged after the hold, the next one at once.
     exchanges(&mut world, 50, 49, Duration::from_micros(3));
     let begun = world.now;
-    world.nodes[0].connection.post(message(99)).unwrap();
+    world.nodes[0].connection.post(world.now, message(99)).unwrap();
     world.run(settled);
     assert!(world.now - begun >= world.channel.delay * 2 + ACK_HOLD);
     let begun = world.now;
-    world.nodes[0].connection.post(message(100)).unwrap();
+    world.nodes[0].connection.post(world.now, message(100)).unwrap();
     world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(100))));
     assert!(world.now - begun < world.channel.delay * 2 + Duration::from_micros(2), "{:?}", world.now - begun);
 }

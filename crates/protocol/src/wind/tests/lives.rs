@@ -31,7 +31,7 @@ fn a_thousand_handshakes_at_thirty_percent_loss() {
         if seed % 2 == 0 {
             world.nodes[1].connection.connect(world.now);
         }
-        world.nodes[0].connection.post(message(Class::Sync, 1, 10)).unwrap();
+        world.nodes[0].connection.post(world.now, message(Class::Sync, 1, 10)).unwrap();
         world.run(both_established);
         assert!(world.now.0 < 5_000_000_000, "seed {seed}: {:?}", world.now);
         if world.dead_path {
@@ -58,10 +58,13 @@ fn a_lost_confirmation_is_made_good() {
 fn nobody_there_is_unreachable() {
     let mut world = World::new(Settings::default(), Faults { loss: 1.0, ..Faults::default() }, 4);
     world.nodes[0].connection.connect(world.now);
-    world.nodes[0].connection.post(message(Class::Ordered, 7, 10)).unwrap();
+    world.nodes[0].connection.post(world.now, message(Class::Ordered, 7, 10)).unwrap();
     world.run(|world| died(world, 0).is_some());
     assert_eq!(world.nodes[0].events, [Event::Failed(Token(7), Death::Unreachable), Event::Dead(Death::Unreachable)]);
-    assert_eq!(world.nodes[0].connection.post(message(Class::Ordered, 8, 1)), Err(PostError::Dead(Death::Unreachable)));
+    assert_eq!(
+        world.nodes[0].connection.post(world.now, message(Class::Ordered, 8, 1)),
+        Err(PostError::Dead(Death::Unreachable))
+    );
 }
 
 /// WIND-1.5: both learn why, with both values.
@@ -101,8 +104,8 @@ fn a_restarted_peer_is_a_new_one() {
         let faults = Faults { loss: 0.2, duplicate: 0.2, reorder: 0.4, ..Faults::default() };
         let mut world = World::established(Settings::default(), faults, seed);
         for id in 0..20 {
-            world.nodes[0].connection.post(message(Class::Ordered, id, 3000)).unwrap();
-            world.nodes[1].connection.post(message(Class::Unordered, 100 + id, 3000)).unwrap();
+            world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 3000)).unwrap();
+            world.nodes[1].connection.post(world.now, message(Class::Unordered, 100 + id, 3000)).unwrap();
         }
         (0..seed).for_each(|_| world.step());
         let old_id = world.nodes[0].connection.id();
@@ -123,8 +126,8 @@ fn a_restarted_peer_is_a_new_one() {
         assert!(events[restarted..].iter().all(|event| !matches!(event, Event::Failed(..))));
         world.nodes[0].events.clear();
         for id in 0..5 {
-            world.nodes[0].connection.post(message(Class::Sync, 200 + id, 2000)).unwrap();
-            world.nodes[1].connection.post(message(Class::Sync, 300 + id, 2000)).unwrap();
+            world.nodes[0].connection.post(world.now, message(Class::Sync, 200 + id, 2000)).unwrap();
+            world.nodes[1].connection.post(world.now, message(Class::Sync, 300 + id, 2000)).unwrap();
         }
         world.run(World::is_idle);
         let expected: Vec<Event> = (0..5).map(|id| Event::Acknowledged(Token(200 + id))).collect();
@@ -142,7 +145,7 @@ fn a_silent_peer_dies_after_the_failure_time() {
     assert_eq!((died(&world, 0), died(&world, 1)), (None, None), "idle is not dead");
     let pings: u64 = world.nodes.iter().map(|node| node.connection.statistics().pings_sent).sum();
     assert!((20..80).contains(&pings), "{pings} keepalives in 3 s");
-    world.nodes[0].connection.post(message(Class::Ordered, 1, 100)).unwrap();
+    world.nodes[0].connection.post(world.now, message(Class::Ordered, 1, 100)).unwrap();
     world.nodes[1].asleep = true;
     let start = world.now;
     world.run(|world| died(world, 0).is_some());
@@ -173,7 +176,7 @@ fn a_stall_is_not_death() {
 #[test]
 fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
     let mut world = World::established(Settings::default(), Faults::default(), 8);
-    world.nodes[1].connection.post(Message { urgent: false, ..message(Class::Unordered, 1, 10) }).unwrap();
+    world.nodes[1].connection.post(world.now, Message { urgent: false, ..message(Class::Unordered, 1, 10) }).unwrap();
     world.run(|world| world.nodes[0].upper.delivered.contains(&0));
     world.nodes[0].connection.close(world.now);
     world.run(|world| died(world, 1).is_some());
@@ -207,8 +210,8 @@ fn a_cancelled_message_blocks_nobody() {
         let segment = Body::Segment(Segment { region: 1, offset: 0, len: 300_000 });
         let big =
             Message { class: Class::Unordered, urgent: false, credited: seed % 3 == 0, head, body: segment, token: Token(1) };
-        world.nodes[0].connection.post(big).unwrap();
-        world.nodes[0].connection.post(message(Class::Ordered, 2, 10)).unwrap();
+        world.nodes[0].connection.post(world.now, big).unwrap();
+        world.nodes[0].connection.post(world.now, message(Class::Ordered, 2, 10)).unwrap();
         (0..seed * 2).for_each(|_| world.step());
         world.nodes[0].connection.cancel(Token(1));
         world.run(World::is_idle);
@@ -226,12 +229,15 @@ fn credit_runs_out_and_comes_back() {
     for seed in 0..10 {
         let mut world = World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
         for id in 0..30 {
-            let number = world.nodes[0].connection.post(Message { credited: true, ..message(Class::Ordered, id, 900) }).unwrap();
+            let number = world.nodes[0]
+                .connection
+                .post(world.now, Message { credited: true, ..message(Class::Ordered, id, 900) })
+                .unwrap();
             world.nodes[1].upper.credited.insert(number);
         }
         let large = Message { credited: true, ..message(Class::Ordered, 99, 10_000) };
-        world.nodes[0].connection.post(large).unwrap();
-        world.nodes[0].connection.post(message(Class::Ordered, 100, 10)).unwrap();
+        world.nodes[0].connection.post(world.now, large).unwrap();
+        world.nodes[0].connection.post(world.now, message(Class::Ordered, 100, 10)).unwrap();
         world.run_for(Duration::from_secs(1));
         assert_eq!(world.nodes[1].upper.unread.len(), 9, "10,000 / (900 + 128)");
         while !world.is_idle() || world.nodes[1].upper.delivered.len() < 31 {
@@ -252,7 +258,7 @@ fn many_refusals_at_once_are_all_told() {
         let mut world = World::established(Settings::default(), Faults { loss: 0.3, ..Faults::default() }, seed);
         for id in 0..200 {
             let head = Words { id, refuse: true, place: false }.head(0);
-            world.nodes[0].connection.post(Message { head, ..message(Class::Sync, id, 0) }).unwrap();
+            world.nodes[0].connection.post(world.now, Message { head, ..message(Class::Sync, id, 0) }).unwrap();
         }
         world.run(World::is_idle);
         let refused = world.nodes[0].events.iter().filter(|event| matches!(event, Event::Refused(..))).count();

@@ -37,7 +37,7 @@ fn random_message(random: &mut Random, id: u64, refusals: bool) -> (Message, boo
 
 fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mut Ledger) {
     let (token, credited) = (message.token.0, message.credited);
-    let number = world.nodes[n].connection.post(message).unwrap();
+    let number = world.nodes[n].connection.post(world.now, message).unwrap();
     if credited {
         world.nodes[1 - n].upper.credited.insert(number);
     }

@@ -4,6 +4,7 @@ mod channel;
 mod exchanges;
 mod lives;
 mod messages;
+mod observed;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod world;

@@ -1,0 +1,84 @@
+//! What is told of a connection is what happened to it.
+
+use super::channel::Faults;
+use super::world::{Words, World, body};
+use crate::wind::*;
+use core::time::Duration;
+
+fn message(class: Class, id: u64, len: u64) -> Message {
+    let head = Words { id, refuse: false, place: false }.head(0);
+    Message { class, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, len)), token: Token(id) }
+}
+
+fn is_near(found: Duration, right: Duration) -> bool {
+    found.abs_diff(right) <= right / 16
+}
+
+/// The channel takes 20 µs each way, and whoever is asked to acknowledges at once.
+#[test]
+fn settle_times_and_round_trips_are_those_of_the_channel() {
+    let mut world = World::established(Settings::default(), Faults::default(), 1);
+    world.run(World::is_idle);
+    let round_trip = 2 * world.channel.delay;
+    assert!(world.nodes[0].connection.latencies().settle.histogram().is_none(), "nothing posted, no memory");
+    let classes = [Class::Ordered, Class::Unordered, Class::Sync];
+    for id in 0..60 {
+        world.nodes[0].connection.post(world.now, message(classes[id as usize % 3], id, 100)).unwrap();
+        world.run(World::is_idle);
+    }
+    let Latencies { round_trip: rtt, settle } = world.nodes[0].connection.latencies();
+    let (rtt, settle) = (rtt.histogram().unwrap(), settle.histogram().unwrap());
+    assert_eq!(settle.len(), 60);
+    for histogram in [rtt, settle] {
+        assert!(is_near(histogram.percentile(5000).unwrap(), round_trip), "{histogram:?}");
+        assert!(is_near(histogram.percentile(9900).unwrap(), round_trip), "{histogram:?}");
+    }
+    assert!(is_near(world.nodes[0].connection.snapshot().round_trip_least, round_trip));
+}
+
+/// What waits is counted from its post on, whatever it waits for: here for a peer that sleeps.
+#[test]
+fn waiting_counts_and_the_snapshot_says_for_what() {
+    let mut world = World::established(Settings { credit: 1000, ..Settings::default() }, Faults::default(), 2);
+    world.run(World::is_idle);
+    let before = world.nodes[0].connection.snapshot();
+    assert_eq!((before.standing, before.unsettled, before.in_flight, before.credit), (Standing::Established, 0, 0, 1000));
+    assert!(before.window > 0 && before.path.is_some());
+    world.nodes[1].asleep = true;
+    for id in 0..3 {
+        let message = Message { credited: true, ..message(Class::Ordered, id, 700) };
+        let number = world.nodes[0].connection.post(world.now, message).unwrap();
+        world.nodes[1].upper.credited.insert(number);
+    }
+    world.stride = Duration::from_micros(50);
+    world.run_for(Duration::from_micros(200));
+    let during = world.nodes[0].connection.snapshot();
+    assert_eq!((during.unsettled, during.blocked, during.datagrams_in_flight), (3, 2, 1));
+    assert!(during.in_flight > 700 && during.credit < 700, "{during:?}");
+    let slept = Duration::from_millis(100);
+    world.run_for(slept);
+    world.nodes[1].asleep = false;
+    world.run(|world| world.nodes[1].upper.unread.len() == 1);
+    while let Some(len) = world.nodes[1].upper.unread.pop() {
+        world.nodes[1].connection.consumed(len);
+    }
+    world.run(|world| world.nodes[0].connection.latencies().settle.histogram().is_some());
+    let settle = world.nodes[0].connection.latencies().settle;
+    assert!(settle.histogram().unwrap().longest() >= slept, "{settle:?}");
+    world.nodes[0].connection.close(world.now);
+    assert_eq!(world.nodes[0].connection.snapshot().standing, Standing::Ended(Death::Closed));
+}
+
+/// A peer that restarts, or is lost, does not take the history with it.
+#[test]
+fn the_history_outlives_the_peer() {
+    let mut world = World::established(Settings::default(), Faults { loss: 0.2, ..Faults::default() }, 3);
+    for id in 0..50 {
+        world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 2000)).unwrap();
+    }
+    world.run(World::is_idle);
+    let settled = |world: &World| world.nodes[0].connection.latencies().settle.histogram().map(Histogram::len);
+    assert_eq!(settled(&world), Some(50));
+    world.nodes[0].connection.close(world.now);
+    assert_eq!(settled(&world), Some(50));
+}
