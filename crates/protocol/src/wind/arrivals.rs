@@ -22,7 +22,7 @@ pub(super) enum Wants {
     AtOnce,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Arrivals {
     seen: RangeSet,
     /// Numbers below count as seen: their ranges are forgotten.

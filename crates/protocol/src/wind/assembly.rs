@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Where the bytes go.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) enum Destination {
     /// To their place, by the upper layer.
     Place,
@@ -17,7 +17,7 @@ pub(super) enum Destination {
 }
 
 /// A message whose beginning is known.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Assembly {
     pub class: Class,
     pub credited: bool,

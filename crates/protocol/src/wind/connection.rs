@@ -57,7 +57,7 @@ pub struct Connection {
 }
 
 /// From open to ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Open,
     /// We have said goodbye and say it again, so often, from then on.
@@ -69,7 +69,7 @@ pub(super) enum Phase {
 }
 
 /// Small things to be sent that are not messages.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Due {
     pub ping: bool,
     /// Datagrams that may go although the window is full, and must go although there is nothing to say.

@@ -10,7 +10,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 /// What a datagram carried that matters when it is acknowledged or lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
     /// A whole message.
     Message(u64),
@@ -32,7 +32,7 @@ pub(crate) enum Cause {
     Probe,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Sent {
     at: Time,
     /// On the wire; 0 once acknowledged or lost, and for datagrams that need no acknowledgement.
@@ -51,7 +51,7 @@ pub(crate) struct Acked {
     pub round_trip: Option<Duration>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Flight {
     first: u64,
     sent: VecDeque<Sent>,

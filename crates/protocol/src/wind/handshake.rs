@@ -35,7 +35,7 @@ enum State {
     Established,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Handshake {
     pub me: Introduction,
     peer: Rank,

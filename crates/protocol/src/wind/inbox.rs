@@ -33,7 +33,7 @@ pub(super) enum Taken {
 }
 
 /// A whole message that waits for its turn.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Held {
     class: Class,
     credited: bool,
@@ -41,7 +41,7 @@ struct Held {
     body: Vec<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Slot {
     Missing,
     /// Whole and ordered, not yet its turn.
@@ -77,7 +77,7 @@ impl<U: Upper> Above<'_, U> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Inbox {
     floor: u64,
     /// Of `floor`, `floor + 1`, …

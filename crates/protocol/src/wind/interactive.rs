@@ -8,7 +8,7 @@
 use crate::limits::{ACK_HOLD, INTERACTIVE_AFTER, INTERACTIVE_AFTER_MAX};
 use crate::time::Time;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Interactive {
     on: bool,
     /// Exchanges in a row in which data of ours followed soon enough.

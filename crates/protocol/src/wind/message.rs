@@ -6,9 +6,9 @@ use arrayvec::ArrayVec;
 
 /// The three classes of paper 004, section 3.
 ///
-/// Messages of one connection share one number space, in the order in which they were posted. The rule across classes is kept
-/// by the receiver: an ordered (or synchronous) message is delivered when *every* message with a smaller number, of any
-/// class, has been delivered; an unordered message is delivered as soon as it is whole.
+/// Messages of one connection share one number space, in the order in which they were posted (WIND-2.2). The rule across classes is
+/// kept by the receiver (WIND-2.3): an ordered (or synchronous) message is delivered when *every* message with a smaller number,
+/// of any class, is delivered, refused or withdrawn; an unordered message is delivered as soon as it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -29,7 +29,7 @@ pub type Head = ArrayVec<u8, HEAD_MAX>;
 pub struct HeadTooLong;
 
 /// Bytes in memory that the engine knows by number: gathered by the link at each (re)transmission, never copied here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// Slot in the engine's region table.
     pub region: u32,
@@ -40,7 +40,7 @@ pub struct Segment {
 }
 
 /// Where a message's body comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
     /// No body.
     Empty,
@@ -82,7 +82,7 @@ impl Token {
 pub struct Message {
     /// How it is ordered against others.
     pub class: Class,
-    /// Somebody waits for its acknowledgement: the receiver is asked to acknowledge at once.
+    /// Somebody waits for its acknowledgement: the receiver is asked to acknowledge at once. A synchronous message always is.
     pub urgent: bool,
     /// Takes of the receiver's credit (user messages, whose bodies the receiver must keep until they are read).
     pub credited: bool,

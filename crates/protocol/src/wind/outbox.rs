@@ -11,7 +11,7 @@ use crate::wire::message_frame_len;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Outbox {
     first: u64,
     messages: VecDeque<Outgoing>,
@@ -122,7 +122,8 @@ impl Outbox {
         let Message { class, urgent, credited, head, body, token } = message;
         self.messages.push_back(Outgoing {
             class,
-            urgent,
+            // WIND-3.5: its poster waits for the acknowledgement.
+            urgent: urgent || class == Class::Sync,
             credited,
             charged: false,
             head,

@@ -7,7 +7,7 @@ use crate::time::Time;
 use alloc::collections::VecDeque;
 
 /// Where a message stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     /// The connection is not established, or the peer's credit does not suffice.
     Waiting,
@@ -24,7 +24,7 @@ pub(super) enum Stage {
 }
 
 /// How far a message in fragments is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Progress {
     /// Bytes before this have been sent at least once.
     pub next: u64,
@@ -43,7 +43,7 @@ pub(super) struct Progress {
 }
 
 /// A message on its way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Outgoing {
     pub class: Class,
     pub urgent: bool,
@@ -69,7 +69,7 @@ pub(super) struct Piece {
 }
 
 /// What fits into a datagram to this peer, known once established.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Sizes {
     /// Bytes of frames at most.
     pub frames: usize,

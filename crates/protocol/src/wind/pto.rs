@@ -5,7 +5,7 @@ use crate::limits::{ACK_DELAY, PROBE_MAX, PROBE_MIN};
 use core::time::Duration;
 
 /// How often in a row the timer ran out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Probe {
     in_a_row: u32,
     most: Duration,

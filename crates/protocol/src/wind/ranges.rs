@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// A set of `u64` (never `u64::MAX`). Adding at the end, the common case, is O(1); no allocation while the ranges are few.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<u64>>,
 }

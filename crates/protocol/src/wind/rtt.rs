@@ -6,7 +6,7 @@ use core::time::Duration;
 const INITIAL: Duration = Duration::from_millis(2);
 
 /// Smoothed round-trip time and its variation.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct RoundTrip {
     latest: Duration,
     least: Duration,

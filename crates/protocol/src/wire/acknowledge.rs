@@ -17,7 +17,7 @@ const RANGE: usize = 8;
 const REFUSED: usize = 9;
 
 /// A message that the layer above refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RefusedMessage {
     /// Its number.
     pub number: u64,
