@@ -1,7 +1,7 @@
 //! The link of a simulated node: a mailbox that the network fills and empties between turns.
 
 use crate::random::Random;
-use oikaze_os::link::{Link, LocalAddress, Outgoing, Statistics};
+use oikaze_os::link::{Arrival, Link, LocalAddress, Outgoing, Statistics};
 
 use std::collections::VecDeque;
 use std::io;
@@ -94,7 +94,7 @@ impl Link for SimLink {
         Ok(take)
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         let mut taken = 0;
         while taken < BURST {
             let Some((from, bytes)) = open(&self.mailbox).inbox.pop_front() else { break };
@@ -103,7 +103,7 @@ impl Link for SimLink {
             drop(mailbox);
             self.statistics.datagrams_in += 1;
             self.statistics.bytes_in += bytes.len() as u64;
-            take(from, &bytes);
+            take(Arrival::new(from, &bytes));
             taken += 1;
         }
         Ok(taken)

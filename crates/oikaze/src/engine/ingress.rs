@@ -3,20 +3,19 @@
 use super::seal::{Checksum, HandshakeSeal};
 use super::upward::Upward;
 use super::{Counters, Engine};
-use oikaze_os::link::Link;
+use oikaze_os::link::{Arrival, Link};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wire::{Seal, View};
-use std::net::SocketAddr;
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
         let Self { me, link, pages, memory, peers, by_connection, rma, coherence, handshake_seal, checksum, counters, .. } = self;
         let mut received = 0;
-        let outcome = link.receive(&mut |from: SocketAddr, bytes: &[u8]| {
+        let outcome = link.receive(&mut |Arrival { from, bytes, .. }| {
             received += 1;
             let Ok(view) = View::parse(bytes) else {
                 counters.strangers += 1;

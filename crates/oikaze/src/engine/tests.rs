@@ -1,7 +1,7 @@
 //! The engine by itself: turns over a wire in memory, time as the test says.
 
 use super::*;
-use oikaze_os::link::{LocalAddress, Outgoing, Statistics};
+use oikaze_os::link::{Arrival, LocalAddress, Outgoing, Statistics};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::PageSet;
 use oikaze_protocol::limits::{ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT};
@@ -43,10 +43,10 @@ impl Link for Wire {
         }
         Ok(batch.len())
     }
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
         // There are two nodes: whoever is not us has sent it, and the address tells only that.
-        burst.iter().for_each(|bytes| take(address(0), bytes));
+        burst.iter().for_each(|bytes| take(Arrival::new(address(0), bytes)));
         Ok(burst.len())
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

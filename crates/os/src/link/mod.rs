@@ -49,6 +49,25 @@ impl Outgoing<'_> {
     }
 }
 
+/// One datagram that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// Whence.
+    pub from: SocketAddr,
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// A queue on its way was filling: Congestion Experienced (RFC 3168).
+    pub congested: bool,
+}
+
+impl<'a> Arrival<'a> {
+    /// One that met no congestion.
+    #[must_use]
+    pub const fn new(from: SocketAddr, bytes: &'a [u8]) -> Arrival<'a> {
+        Arrival { from, bytes, congested: false }
+    }
+}
+
 /// A datagram that did not fit its path, and was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig {
@@ -70,12 +89,12 @@ pub trait Link: Send {
     /// Only what makes the link useless.
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize>;
 
-    /// Take what has arrived, one bounded burst: `take` is called for each datagram, with whom it came from. How many; more
+    /// Take what has arrived, one bounded burst: `take` is called for each datagram. How many; more
     /// may be waiting, unless none came.
     ///
     /// # Errors
     /// Only what makes the link useless.
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize>;
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize>;
 
     /// Where this link can be reached: one entry for each usable interface address it is bound to.
     ///
@@ -122,7 +141,7 @@ impl<L: Link + ?Sized> Link for Box<L> {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         (**self).send(batch)
     }
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         (**self).receive(take)
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

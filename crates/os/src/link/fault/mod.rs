@@ -7,7 +7,7 @@ mod tests;
 pub use plan::Verdict;
 pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, VARIABLE as FAULT_VARIABLE};
 
-use super::{Link, LocalAddress, Outgoing, Statistics, TooBig};
+use super::{Arrival, Link, LocalAddress, Outgoing, Statistics, TooBig};
 use rustix::fd::BorrowedFd;
 use std::io;
 use std::net::SocketAddr;
@@ -36,6 +36,7 @@ struct Held {
 struct Late {
     from: SocketAddr,
     bytes: Vec<u8>,
+    congested: bool,
     due: Instant,
     /// How many others must still come before it; [`u32::MAX`]: only the time counts.
     overtakers: u32,
@@ -57,31 +58,31 @@ impl<L: Link> Fault<L> {
         self.plan.settings()
     }
 
-    fn receive_at(&mut self, now: Instant, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+    fn receive_at(&mut self, now: Instant, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         let Fault { inner, plan, held } = self;
         let mut taken = 0;
-        let mut give = |from: SocketAddr, bytes: &[u8]| {
+        let mut give = |arrival: Arrival<'_>| {
             taken += 1;
-            take(from, bytes);
+            take(arrival);
         };
         held.expire(now, &mut give);
-        inner.receive(&mut |from, bytes| {
+        inner.receive(&mut |arrival| {
             let verdict = plan.decide();
             for fate in [verdict.first, verdict.second].into_iter().flatten() {
                 if fate.is_prompt() && fate.corrupt.is_none() {
-                    give(from, bytes);
+                    give(arrival);
                     held.overtake(&mut give);
                     continue;
                 }
-                let mut copy = bytes.to_vec();
+                let mut copy = arrival.bytes.to_vec();
                 if let Some(corruption) = fate.corrupt {
                     corruption.apply(&mut copy);
                 }
                 if fate.is_prompt() {
-                    give(from, &copy);
+                    give(Arrival { bytes: &copy, ..arrival });
                     held.overtake(&mut give);
                 } else {
-                    held.keep(from, copy, fate, now);
+                    held.keep(arrival, copy, fate, now);
                 }
             }
         })?;
@@ -91,19 +92,20 @@ impl<L: Link> Fault<L> {
 
 impl Held {
     /// Keep a copy for later.
-    fn keep(&mut self, from: SocketAddr, bytes: Vec<u8>, fate: Fate, now: Instant) {
+    fn keep(&mut self, arrival: Arrival<'_>, bytes: Vec<u8>, fate: Fate, now: Instant) {
         if self.waiting.len() < HELD_MAX {
             let (due, overtakers) = match fate.overtaken {
                 0 => (now + fate.delay, u32::MAX),
                 // Reordered and delayed: the delay begins the wait.
                 others => (now + fate.delay.max(REORDER_TIME), u32::from(others)),
             };
-            self.waiting.push(Late { from, bytes, due, overtakers });
+            let Arrival { from, congested, .. } = arrival;
+            self.waiting.push(Late { from, bytes, congested, due, overtakers });
         }
     }
 
     /// A datagram has come: those that it was the last to overtake come now.
-    fn overtake(&mut self, give: &mut impl FnMut(SocketAddr, &[u8])) {
+    fn overtake(&mut self, give: &mut impl FnMut(Arrival<'_>)) {
         for late in &mut self.waiting {
             if late.overtakers != u32::MAX {
                 late.overtakers = late.overtakers.saturating_sub(1);
@@ -113,18 +115,18 @@ impl Held {
     }
 
     /// Those whose time has come.
-    fn expire(&mut self, now: Instant, give: &mut impl FnMut(SocketAddr, &[u8])) {
+    fn expire(&mut self, now: Instant, give: &mut impl FnMut(Arrival<'_>)) {
         if self.waiting.iter().any(|late| late.due <= now) {
             self.waiting.sort_by_key(|late| late.due);
             self.release(|late| late.due <= now, give);
         }
     }
 
-    fn release(&mut self, when: impl Fn(&Late) -> bool, give: &mut impl FnMut(SocketAddr, &[u8])) {
+    fn release(&mut self, when: impl Fn(&Late) -> bool, give: &mut impl FnMut(Arrival<'_>)) {
         self.waiting.retain(|late| {
             let now = when(late);
             if now {
-                give(late.from, &late.bytes);
+                give(Arrival { from: late.from, bytes: &late.bytes, congested: late.congested });
             }
             !now
         });
@@ -136,7 +138,7 @@ impl<L: Link> Link for Fault<L> {
         self.inner.send(batch)
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         self.receive_at(Instant::now(), take)
     }
 

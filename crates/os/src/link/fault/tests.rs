@@ -15,9 +15,9 @@ impl Link for Numbers {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         Ok(batch.len())
     }
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         let last = (self.next + self.burst).min(self.end);
-        (self.next..last).for_each(|number| take(from(), &number.to_le_bytes()));
+        (self.next..last).for_each(|number| take(Arrival::new(from(), &number.to_le_bytes())));
         Ok((last - std::mem::replace(&mut self.next, last)) as usize)
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
@@ -52,9 +52,9 @@ fn run(settings: FaultSettings, end: u32, burst: u32) -> Vec<Vec<u8>> {
         }
         let before = taken.len();
         let told = link
-            .receive_at(now, &mut |who, bytes| {
-                assert_eq!(who, from());
-                taken.push(bytes.to_vec());
+            .receive_at(now, &mut |arrival| {
+                assert_eq!(arrival.from, from());
+                taken.push(arrival.bytes.to_vec());
             })
             .unwrap();
         assert_eq!(told, taken.len() - before);
@@ -97,10 +97,10 @@ fn a_delayed_datagram_asks_to_be_called_for() {
     let mut link =
         Fault::new(Numbers { next: 0, burst: 1, end: 1 }, FaultSettings { delay: 1.0, delay_time, ..FaultSettings::default() });
     let now = Instant::now();
-    assert_eq!(link.receive_at(now, &mut |_, _| panic!("too early")).unwrap(), 0);
+    assert_eq!(link.receive_at(now, &mut |_| panic!("too early")).unwrap(), 0);
     assert_eq!(link.next_wakeup(), Some(now + delay_time));
-    assert_eq!(link.receive_at(now + delay_time / 2, &mut |_, _| panic!("too early")).unwrap(), 0);
-    assert_eq!(link.receive_at(now + delay_time, &mut |_, _| ()).unwrap(), 1);
+    assert_eq!(link.receive_at(now + delay_time / 2, &mut |_| panic!("too early")).unwrap(), 0);
+    assert_eq!(link.receive_at(now + delay_time, &mut |_| ()).unwrap(), 1);
     assert_eq!(link.next_wakeup(), None);
 }
 

@@ -140,17 +140,11 @@ impl BindError {
 /// Open what is asked for, and what a person should know about it.
 pub(super) fn open(ask: &Bind) -> Result<(Vec<Socket>, Vec<String>), BindError> {
     let mut notices = Vec::new();
-    let wildcard = ask.addresses.is_empty();
-    let mut addresses = ask.addresses.clone();
-    if wildcard {
-        addresses.push(Ipv4Addr::UNSPECIFIED.into());
-        addresses.push(Ipv6Addr::UNSPECIFIED.into());
-    }
-    addresses.retain(|address| address.is_ipv4() || !ask.without.ipv6);
     let mut refused = None;
     for port in ask.ports.iter() {
         for _ in 0..if port == 0 { ATTEMPTS } else { 1 } {
-            match open_at(&addresses, port, ask, wildcard) {
+            let opened = if ask.addresses.is_empty() { open_everywhere(port, ask) } else { open_at(port, ask) };
+            match opened {
                 Ok(sockets) => {
                     notices.extend(small_buffer(&sockets, ask.buffer));
                     return Ok((sockets, notices));
@@ -160,31 +154,33 @@ pub(super) fn open(ask: &Bind) -> Result<(Vec<Socket>, Vec<String>), BindError> 
             }
         }
     }
-    Err(refused.unwrap_or(BindError::System { what: "open any socket: no address is left to bind to", why: Errno::AFNOSUPPORT }))
+    Err(refused.unwrap_or(BindError::System { what: "open any socket: no port to bind to", why: Errno::ADDRNOTAVAIL }))
 }
 
-/// All addresses on one port.
-fn open_at(addresses: &[IpAddr], mut port: u16, ask: &Bind, wildcard: bool) -> Result<Vec<Socket>, BindError> {
-    let mut sockets: Vec<Socket> = Vec::new();
-    let mut absent = None;
-    for address in addresses {
-        match Socket::open(SocketAddr::new(*address, port), ask.buffer, &ask.without) {
-            Ok(socket) => {
-                port = socket.local.port();
-                sockets.push(socket);
-            }
-            // A machine without IPv6 (or IPv4) is reached by the other family; the wildcard asks for what there is.
-            Err(error @ (BindError::System { why: Errno::AFNOSUPPORT, .. } | BindError::NotOurs { .. })) if wildcard => {
-                absent = Some(error);
-            }
-            Err(error) => return Err(error),
+/// All addresses of both families, by one socket; a machine without IPv6 is reached by the other.
+fn open_everywhere(port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
+    let open = |ip: IpAddr, both| Socket::open(SocketAddr::new(ip, port), both, ask.buffer, &ask.without).map(|one| vec![one]);
+    if !ask.without.ipv6 {
+        match open(Ipv6Addr::UNSPECIFIED.into(), true) {
+            Err(BindError::System { why: Errno::AFNOSUPPORT, .. } | BindError::NotOurs { .. }) => {}
+            opened => return opened,
         }
     }
-    match absent {
-        Some(error) if sockets.is_empty() => Err(error),
-        _ if sockets.is_empty() => Err(BindError::System { what: "find an address to bind to", why: Errno::AFNOSUPPORT }),
-        _ => Ok(sockets),
+    open(Ipv4Addr::UNSPECIFIED.into(), false)
+}
+
+/// The addresses asked for, on one port.
+fn open_at(mut port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
+    let mut sockets: Vec<Socket> = Vec::new();
+    for address in ask.addresses.iter().filter(|address| address.is_ipv4() || !ask.without.ipv6) {
+        let socket = Socket::open(SocketAddr::new(*address, port), false, ask.buffer, &ask.without)?;
+        port = socket.local.port();
+        sockets.push(socket);
     }
+    if sockets.is_empty() {
+        return Err(BindError::System { what: "find an address to bind to", why: Errno::AFNOSUPPORT });
+    }
+    Ok(sockets)
 }
 
 fn small_buffer(sockets: &[Socket], asked: usize) -> Option<String> {

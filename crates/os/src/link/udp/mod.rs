@@ -14,7 +14,7 @@ mod tests;
 pub use bind::{Bind, BindError, Ports, PortsSyntax};
 
 use super::addresses::{path_mtu, payload_of};
-use super::{Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, local_addresses};
+use super::{Arrival, Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, local_addresses};
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
 use receive::{BUFFERS, Pool};
@@ -34,7 +34,7 @@ const FULL_TIME: Duration = Duration::from_micros(200);
 /// Paths whose datagrams were too big that are remembered until somebody asks.
 const TOO_BIG_MAX: usize = 256;
 
-/// UDP sockets, one for each address family or each address asked for, all on one port.
+/// UDP sockets, all on one port: one for each address asked for, or one for all addresses of both families.
 #[derive(Debug)]
 pub struct UdpLink {
     sockets: Vec<Socket>,
@@ -102,7 +102,7 @@ impl UdpLink {
 
     /// Which socket reaches this peer: one of its family, on loopback if the peer is.
     fn socket_for(&self, to: SocketAddr) -> Option<usize> {
-        let fits = |socket: &Socket| socket.local.is_ipv4() == to.is_ipv4();
+        let fits = |socket: &Socket| socket.both || socket.local.is_ipv4() == to.is_ipv4();
         let best = |socket: &Socket| {
             fits(socket) && (socket.local.ip().is_unspecified() || socket.local.ip().is_loopback() == to.ip().is_loopback())
         };
@@ -117,12 +117,12 @@ impl UdpLink {
             return Ok(ControlFlow::Continue(1));
         };
         let mut run = batch.get(..send::run_length(batch, socket.gso)).unwrap_or_default();
-        let mut sent = send::send(socket.fd.as_fd(), run);
+        let mut sent = send::send(socket, run);
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
             // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
             let doubt = matches!(sent, Sent::Unfit);
             run = run.get(..1).unwrap_or_default();
-            sent = send::send(socket.fd.as_fd(), run);
+            sent = send::send(socket, run);
             if doubt && matches!(sent, Sent::Whole) {
                 socket.gso = false;
                 self.statistics.gso = Offload::Refused;
@@ -195,7 +195,7 @@ impl Link for UdpLink {
 
     /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
     /// is there; one that had something, for several.
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         // Whoever receives sends next, if there is still something to send.
         self.full_since = None;
         let count = self.sockets.len();

@@ -15,8 +15,14 @@ impl Name {
         Name { storage: MaybeUninit::uninit(), len: size_of::<libc::sockaddr_storage>() as libc::socklen_t }
     }
 
-    pub(super) fn of(address: SocketAddr) -> Name {
+    /// For a socket of both families (`both`) or of the address's own.
+    pub(super) fn of(address: SocketAddr, both: bool) -> Name {
         let mut name = Name::empty();
+        let address = match address {
+            // Such a socket knows IPv4 addresses as IPv6 ones (RFC 3493, section 3.7).
+            SocketAddr::V4(v4) if both => SocketAddr::V6(SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0)),
+            own => own,
+        };
         match address {
             SocketAddr::V4(v4) => name.put(libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
@@ -76,6 +82,9 @@ impl Name {
             // SAFETY: of this family, and as many bytes as it has are written.
             let v6 = unsafe { self.as_ptr().cast::<libc::sockaddr_in6>().read() };
             let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            if let Some(v4) = ip.to_ipv4_mapped() {
+                return Some(SocketAddr::V4(SocketAddrV4::new(v4, port)));
+            }
             // The flow label is the sender's business and would make two addresses of one peer.
             Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)))
         } else {
@@ -92,11 +101,13 @@ mod tests {
     fn addresses_survive_the_kernels_form() {
         for text in ["127.0.0.1:80", "255.1.2.3:65535", "[::1]:7", "[fe80::1%3]:9"] {
             let address: SocketAddr = text.parse().unwrap();
-            let name = Name::of(address);
-            // SAFETY: written by `of`.
-            assert_eq!(unsafe { name.read(name.len()) }, Some(address));
-            // SAFETY: less than was written.
-            assert_eq!(unsafe { (name.read(0), name.read(1), name.read(4), name.read(15)) }, (None, None, None, None));
+            for both in [false, true] {
+                let name = Name::of(address, both);
+                // SAFETY: written by `of`.
+                assert_eq!(unsafe { name.read(name.len()) }, Some(address));
+                // SAFETY: less than was written.
+                assert_eq!(unsafe { (name.read(0), name.read(1), name.read(4), name.read(15)) }, (None, None, None, None));
+            }
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Datagrams in: bursts into a pool, cut where the kernel has put several together.
 
-use super::super::Statistics;
+use super::super::{Arrival, Statistics};
 use super::name::Name;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
-use std::net::SocketAddr;
 
 /// Buffers filled by one call.
 pub(super) const BUFFERS: usize = 8;
@@ -43,7 +42,7 @@ impl Pool {
         fd: BorrowedFd<'_>,
         buffers: usize,
         statistics: &mut Statistics,
-        take: &mut dyn FnMut(SocketAddr, &[u8]),
+        take: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<Burst> {
         let mut names = [const { Name::empty() }; BUFFERS];
         let mut controls = [const { MaybeUninit::<ControlRoom>::uninit() }; BUFFERS];
@@ -74,7 +73,7 @@ impl Pool {
                 continue;
             };
             let size = segment_size(&message.msg_hdr);
-            datagrams += cut(bytes, size, &mut |datagram| take(from, datagram));
+            datagrams += cut(bytes, size, &mut |datagram| take(Arrival::new(from, datagram)));
             statistics.bytes_in += bytes.len() as u64;
         }
         statistics.datagrams_in += datagrams as u64;

@@ -5,9 +5,10 @@
 
 use super::super::Outgoing;
 use super::name::Name;
+use super::socket::Socket;
 use core::mem::{MaybeUninit, size_of};
 use oikaze_protocol::limits::DATAGRAM_MAX;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::AsRawFd;
 use std::io;
 
 /// Datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take more).
@@ -58,7 +59,7 @@ pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
 }
 
 /// One call for one run.
-pub(super) fn send(fd: BorrowedFd<'_>, run: &[Outgoing<'_>]) -> Sent {
+pub(super) fn send(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     let Some(first) = run.first() else { return Sent::Whole };
     let mut pieces = Pieces::new();
     for datagram in run.iter().take(SEGMENTS_MAX) {
@@ -66,7 +67,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, run: &[Outgoing<'_>]) -> Sent {
         pieces.push(datagram.payload.as_ptr(), datagram.payload.len());
         pieces.push(datagram.tag.as_ptr(), datagram.tag.len());
     }
-    let name = Name::of(first.to);
+    let name = Name::of(first.to, socket.both);
     // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C libraries).
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_name = name.as_ptr().cast_mut().cast();
@@ -80,7 +81,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, run: &[Outgoing<'_>]) -> Sent {
     loop {
         // SAFETY: the name, the pieces and the control message live until the call returns; the pieces lead to slices
         // that `run` borrows and to bytes that its gathers keep in place; the kernel only reads them.
-        let answer = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        let answer = unsafe { libc::sendmsg(socket.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
         if answer >= 0 {
             return Sent::Whole;
         }

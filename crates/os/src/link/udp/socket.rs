@@ -15,6 +15,8 @@ use std::net::SocketAddr;
 pub(super) struct Socket {
     pub(super) fd: OwnedFd,
     pub(super) local: SocketAddr,
+    /// Bound to the IPv6 wildcard and open to IPv4, too: one socket to poll, and one system call a look.
+    pub(super) both: bool,
     /// One call may send several datagrams.
     pub(super) gso: bool,
     /// One buffer may bring several datagrams.
@@ -27,8 +29,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Bind to `local` (port 0: one of the kernel's choice).
-    pub(super) fn open(local: SocketAddr, buffer: usize, without: &Without) -> Result<Socket, BindError> {
+    /// Bind to `local` (port 0: one of the kernel's choice); the IPv6 wildcard takes in IPv4, if `both`.
+    pub(super) fn open(local: SocketAddr, both: bool, buffer: usize, without: &Without) -> Result<Socket, BindError> {
         let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = socket_with(family, SocketType::DGRAM, flags, None).map_err(|why| BindError::System {
@@ -36,9 +38,10 @@ impl Socket {
             why,
         })?;
         if local.is_ipv6() {
-            sockopt::set_ipv6_v6only(&fd, true).map_err(|why| BindError::System { what: "keep IPv4 off an IPv6 socket", why })?;
+            sockopt::set_ipv6_v6only(&fd, !both)
+                .map_err(|why| BindError::System { what: "choose the families of an IPv6 socket", why })?;
         }
-        forbid_fragments(fd.as_fd(), local);
+        forbid_fragments(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
         bind(&fd, &local).map_err(|why| BindError::of(local, why))?;
         let local = getsockname(&fd)
             .and_then(SocketAddr::try_from)
@@ -47,13 +50,13 @@ impl Socket {
         // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
-        Ok(Socket { fd, local, gso, gro, send_buffer, receive_buffer, busy: false })
+        Ok(Socket { fd, local, both, gso, gro, send_buffer, receive_buffer, busy: false })
     }
 
     /// Does a datagram to this address of ours come to this socket?
     pub(super) fn serves(&self, ip: std::net::IpAddr) -> bool {
         let own = self.local.ip();
-        own == ip || (own.is_unspecified() && own.is_ipv4() == ip.is_ipv4())
+        own == ip || (own.is_unspecified() && (self.both || own.is_ipv4() == ip.is_ipv4()))
     }
 
     /// Datagrams the kernel dropped for want of room.
@@ -73,12 +76,13 @@ impl Socket {
 
 /// A datagram that does not fit is an error here and now, and not fragments that are lost one by one. A kernel that cannot
 /// (there is none we know of) sends fragments, which still works.
-fn forbid_fragments(fd: BorrowedFd<'_>, local: SocketAddr) {
-    let _ = if local.is_ipv4() {
-        sockopt::set_ip_mtu_discover(fd, sockopt::Ipv4PathMtuDiscovery::DO)
-    } else {
-        sockopt::set_ipv6_mtu_discover(fd, sockopt::Ipv6PathMtuDiscovery::DO)
-    };
+fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
+    if ipv4 {
+        let _ = sockopt::set_ip_mtu_discover(fd, sockopt::Ipv4PathMtuDiscovery::DO);
+    }
+    if ipv6 {
+        let _ = sockopt::set_ipv6_mtu_discover(fd, sockopt::Ipv6PathMtuDiscovery::DO);
+    }
 }
 
 /// As large as allowed: past the limit if privileged, else up to net.core.{w,r}mem_max. What came of it, as the kernel counts

@@ -106,7 +106,7 @@ fn what_a_full_receive_buffer_drops_is_counted() {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut came = 0;
     while came + receiver.statistics().overflowed < 100 && Instant::now() < deadline {
-        came += receiver.receive(&mut |_, _| ()).unwrap() as u64;
+        came += receiver.receive(&mut |_| ()).unwrap() as u64;
     }
     let overflowed = receiver.statistics().overflowed;
     assert_eq!(came + overflowed, 100);
@@ -122,7 +122,7 @@ fn a_full_buffer_asks_to_be_tried_again() {
     assert!(sender.next_wakeup().is_some());
     assert_eq!(sender.statistics().would_block, 1);
     // Who has nothing to send any more is not called again and again.
-    assert_eq!(sender.receive(&mut |_, _| ()).unwrap(), 0);
+    assert_eq!(sender.receive(&mut |_| ()).unwrap(), 0);
     assert_eq!(sender.next_wakeup(), None);
     assert_eq!(sender.settle(&[], Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert_eq!(send_to(&mut sender, &mut receiver, 1, 10, 1), vec![10]);
