@@ -115,6 +115,9 @@ impl Node {
             let work = self.engine.turn(now);
             sent.append(&mut open(&self.mailbox).outbox);
             trace.event(now, self.rank, format_args!("turn {work:?}"));
+            if let Some(peer) = self.engine.overlooked(now) {
+                return Err(format!("node {peer} has something to do, but the engine would not look at it"));
+            }
             self.collect(now, oracle, trace)?;
             self.read(now);
             let (acted, wake) = self.poll(now, oracle, trace)?;

@@ -40,8 +40,6 @@ pub(super) struct Egress {
     /// The payload of each waiting slot.
     payloads: VecDeque<Gather>,
     waiting: std::ops::Range<usize>,
-    /// The peer that is asked first next time, so that none is always last.
-    first: usize,
 }
 
 impl Egress {
@@ -90,14 +88,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         (sent, true)
     }
 
-    /// Fill slots from the peers in turn, each until it has nothing due or the batch is full.
+    /// Fill slots from the active peers in turn, each until it has nothing due or the batch is full. Who was asked goes to the end of
+    /// the queue, so that none is always last.
     fn fill(&mut self, now: Time) -> usize {
         let Self { peers, memory, egress, handshake_seal, checksum, .. } = self;
         egress.slots.resize_with(BATCH, Slot::default);
-        let count = peers.len();
         let mut filled = 0;
-        for turn in 0..count {
-            let Some(peer) = peers.get_mut((egress.first + turn) % count).and_then(Option::as_mut) else { continue };
+        for _ in 0..peers.active.len() {
+            let Some(peer) = peers.next_active() else { continue };
             while filled < BATCH && peer.connection.has_due(now) {
                 let Some(slot) = egress.slots.get_mut(filled) else { break };
                 slot.head.clear();
@@ -118,11 +116,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 filled += 1;
             }
             if filled == BATCH {
-                egress.first = (egress.first + turn) % count;
-                return filled;
+                break;
             }
         }
-        egress.first = if count == 0 { 0 } else { (egress.first + 1) % count };
         filled
     }
 

@@ -37,13 +37,14 @@ impl Owner {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Settle what can be settled.
     pub(super) fn settle_events(&mut self) {
-        for rank in 0..self.nodes {
-            while let Some(event) =
-                self.peers.get_mut(rank as usize).and_then(Option::as_mut).and_then(|p| p.connection.poll_event())
-            {
+        let mut at = 0;
+        while let Some(rank) = self.peers.active.get(at) {
+            while let Some(event) = self.peers.get_mut(rank).and_then(|peer| peer.connection.poll_event()) {
                 self.wind_event(rank, event);
             }
+            at += 1;
         }
+        self.peers.visits += at as u64;
         self.rma_events();
         self.coherence_events();
     }
@@ -57,9 +58,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Event::Dead(death) => self.peer_died(peer, death),
             Event::Restarted { .. } => {
                 // The newcomer is called by another id; what the old one knew is gone.
-                if let Some(known) = self.peer(peer) {
-                    self.by_connection.insert(known.connection.id(), peer);
-                }
+                self.peers.renamed(peer);
                 self.peer_died(peer, Death::Restarted);
             }
         }
@@ -92,10 +91,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn peer_died(&mut self, peer: Rank, death: Death) {
         self.rma.node_died(peer);
         self.coherence.node_died(peer, &mut self.pages);
-        if let Some(peer) = self.peers.get_mut(peer as usize).and_then(Option::as_mut) {
-            peer.held.clear();
+        if let Some(known) = self.peers.touch(peer) {
+            known.held.clear();
+            known.death = Some(death);
         }
-        self.dead.insert(peer, death);
         self.deaths.push_back((peer, death));
         self.news += 1;
     }
@@ -127,7 +126,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn death_of(&self, rank: Rank) -> Death {
-        self.dead.get(&rank).copied().unwrap_or(Death::Silent)
+        self.peers.get(rank).and_then(|peer| peer.death).unwrap_or(Death::Silent)
     }
 
     fn coherence_events(&mut self) {

@@ -1,5 +1,6 @@
 //! Ingress: a burst of datagrams, each verified and handed upwards. Nothing here transmits.
 
+use super::peers::Peers;
 use super::seal::{Checksum, HandshakeSeal};
 use super::upward::Upward;
 use super::{Counters, Engine};
@@ -13,7 +14,7 @@ use oikaze_protocol::wire::{Seal, View};
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        let Self { me, link, pages, memory, peers, by_connection, rma, coherence, handshake_seal, checksum, counters, .. } = self;
+        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, counters, .. } = self;
         let mut received = 0;
         let outcome = link.receive(&mut |Arrival { from, bytes, .. }| {
             received += 1;
@@ -21,8 +22,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 counters.strangers += 1;
                 return;
             };
-            let Some(rank) = addressee(&view, by_connection, (handshake_seal, *checksum), *me, counters) else { return };
-            let Some(peer) = peers.get_mut(rank as usize).and_then(Option::as_mut) else {
+            let Some(rank) = addressee(&view, peers, (handshake_seal, *checksum), *me, counters) else { return };
+            let Some(peer) = peers.touch(rank) else {
                 counters.strangers += 1;
                 return;
             };
@@ -44,7 +45,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 /// Whose connection a datagram belongs to, once its seal has been verified.
 fn addressee(
     view: &View<'_>,
-    by_connection: &std::collections::HashMap<u64, Rank>,
+    peers: &mut Peers,
     (handshake_seal, checksum): (&HandshakeSeal, Checksum),
     me: Rank,
     counters: &mut Counters,
@@ -61,7 +62,7 @@ fn addressee(
         }
         return introduced;
     }
-    let Some(&rank) = by_connection.get(&view.header().connection) else {
+    let Some(rank) = peers.of_connection(view.header().connection) else {
         counters.strangers += 1;
         return None;
     };

@@ -7,12 +7,15 @@
 //!
 //! The engine knows neither threads nor locks nor clocks; [`crate::node`] gives it those, the simulator gives it others.
 
+mod active;
+mod deadlines;
 mod egress;
 mod events;
 pub mod failure;
 mod ingress;
 pub mod operation;
 mod peer;
+mod peers;
 pub mod seal;
 pub mod submission;
 mod submit;
@@ -37,7 +40,8 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{self, Class, Death, Introduction, Settings};
 use operation::Operations;
 use peer::Peer;
-use std::collections::{HashMap, VecDeque};
+use peers::Peers;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -100,6 +104,8 @@ impl Work {
 pub struct Counters {
     /// Turns run.
     pub turns: u64,
+    /// Looks at single peers, all stages of all turns together: only those are looked at that have something to do.
+    pub visits: u64,
     /// Datagrams received that no connection wanted: garbage, or another job's.
     pub strangers: u64,
     /// Datagrams whose seal was wrong.
@@ -117,8 +123,7 @@ pub struct Engine<L, P> {
     link: L,
     pages: P,
     memory: RegionTable,
-    peers: Vec<Option<Peer>>,
-    by_connection: HashMap<u64, Rank>,
+    peers: Peers,
     rma: Rma,
     coherence: Coherence,
     operations: Operations,
@@ -129,7 +134,6 @@ pub struct Engine<L, P> {
     checksum: seal::Checksum,
     to_self: submit::ToSelf,
     deaths: VecDeque<(Rank, Death)>,
-    dead: HashMap<Rank, Death>,
     notices: Vec<String>,
     counters: Counters,
     /// When the latest turn began.
@@ -138,8 +142,8 @@ pub struct Engine<L, P> {
     news: usize,
     /// The last turn left something to do at once.
     more: bool,
-    /// Some peer's connection has no room for messages that wait.
-    holding: bool,
+    /// Peers whose connection has no room for messages that wait.
+    holding: Vec<Rank>,
     /// Nothing is begun any more, for this reason.
     ended: Option<Failure>,
 }
@@ -158,20 +162,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
             .ok_or_else(|| Failure::Machine(format!("datagrams cannot be sealed with {:?}: use a checksum", settings.seal)))?;
         settings.receive_buffer = u32::try_from(link.receive_buffer()).unwrap_or(u32::MAX);
         let everywhere = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
-        let mut peers = Vec::new();
-        let mut by_connection = HashMap::new();
-        for (rank, (addresses, id)) in (0..nodes).zip(addresses.into_iter().zip(connections)) {
-            if rank == me {
-                peers.push(None);
-                continue;
-            }
+        let mut peers = Peers::new(nodes);
+        let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
+        for (rank, (addresses, id)) in (0..nodes).zip(addresses.into_iter().zip(connections)).filter(|(rank, _)| *rank != me) {
             settings.datagram_max = datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
             let introduction =
                 Introduction { datagram_max: settings.datagram_max, ..Introduction::here(me, nodes, incarnation, id) };
-            by_connection.insert(id, rank);
-            peers.push(Some(Peer::new(settings, introduction, rank, addresses, now)));
+            fit &= peers.insert(rank, Peer::new(settings, introduction, rank, addresses, now));
         }
-        if peers.len() != nodes as usize || by_connection.len() + 1 != nodes as usize {
+        if !fit {
             return Err(Failure::Machine(format!("a job of {nodes} needs addresses and distinct connection ids for every node")));
         }
         Ok(Self {
@@ -181,7 +180,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             pages,
             memory: RegionTable::new(),
             peers,
-            by_connection,
             rma: Rma::new(),
             coherence: Coherence::new(me, nodes),
             operations: Operations::default(),
@@ -192,22 +190,20 @@ impl<L: Link, P: Pages> Engine<L, P> {
             checksum,
             to_self: submit::ToSelf::default(),
             deaths: VecDeque::new(),
-            dead: HashMap::new(),
             notices: Vec::new(),
             counters: Counters::default(),
             now,
             news: 0,
             more: false,
-            holding: false,
+            holding: Vec::new(),
             ended: None,
         })
     }
 
     /// Begin to connect to every peer.
     pub fn connect(&mut self, now: Time) {
-        for peer in self.peers.iter_mut().flatten() {
-            peer.connection.connect(now);
-        }
+        self.peers.touch_all().for_each(|peer| peer.connection.connect(now));
+        self.peers.settle(now);
     }
 
     /// One turn.
@@ -216,13 +212,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.now = now;
         let received = self.ingress(now);
         self.settle_events();
-        self.timers(now);
+        self.peers.timers(now);
         self.take_submissions(now);
         let owed = self.post_replies();
         let deferred = self.rma.answers();
         let (sent, cut) = self.send_due(now);
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
         self.settle_events();
+        self.peers.settle(now);
         let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
         // A link without room says itself when to try again, if it can.
         let stopped = self.egress.is_stopped() && self.link.next_wakeup().is_none();
@@ -240,20 +237,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// When the next turn is needed at the latest, if nothing arrives and nothing is asked.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.peers.iter().flatten().filter_map(|peer| peer.connection.next_timeout()).min()
+        self.peers.next_timeout()
     }
 
     /// Has every peer that lives acknowledged all that was sent to it?
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let settled = |rank| self.dead.contains_key(&rank) || self.peer(rank).is_none_or(|peer| peer.connection.is_idle());
-        (0..self.nodes).all(settled)
+        self.peers.are_settled()
     }
 
-    /// Is anything left to be sent?
+    /// Is anything left to be sent, or has a deadline come?
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
-        self.egress.is_stopped() || self.peers.iter().flatten().any(|peer| peer.connection.has_due(now))
+        self.egress.is_stopped() || self.peers.have_due(now)
     }
 
     /// After [`Request::Close`]: has every peer been told, as often as it takes?
@@ -262,12 +258,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         !self.has_due(now) && self.next_timeout().is_none()
     }
 
-    fn timers(&mut self, now: Time) {
-        for peer in self.peers.iter_mut().flatten() {
-            if peer.connection.next_timeout().is_some_and(|due| due <= now) {
-                peer.connection.timeout(now);
-            }
-        }
+    /// For audits: a peer with something to do that the next turn would not look at. There is none, or the engine is wrong.
+    #[must_use]
+    pub fn overlooked(&self, now: Time) -> Option<Rank> {
+        self.peers.overlooked(now)
     }
 
     /// Our rank.
@@ -360,7 +354,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// What the engine counts.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { visits: self.peers.visits, ..self.counters }
     }
 
     /// End every operation in flight with this failure, and all that are asked for later.
@@ -376,6 +370,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn peer(&self, rank: Rank) -> Option<&Peer> {
-        self.peers.get(rank as usize)?.as_ref()
+        self.peers.get(rank)
     }
 }

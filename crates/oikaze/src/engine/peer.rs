@@ -2,7 +2,7 @@
 
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Connection, Introduction, Message, Settings};
+use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -11,6 +11,12 @@ const ADDRESSES_MAX: usize = 32;
 
 pub(super) struct Peer {
     pub connection: Connection,
+    /// By which id its connection is found.
+    pub id: u64,
+    /// How it was lost, if it was.
+    pub death: Option<Death>,
+    /// Something was unsettled when it was looked at last.
+    pub busy: bool,
     pub addresses: Vec<SocketAddr>,
     /// Coherence's messages for which the connection has no room yet, in their order. As many as its own state makes, no more.
     pub held: VecDeque<Message>,
@@ -20,7 +26,8 @@ impl Peer {
     pub fn new(settings: Settings, me: Introduction, rank: Rank, mut addresses: Vec<SocketAddr>, now: Time) -> Self {
         addresses.truncate(ADDRESSES_MAX);
         let paths = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
-        Self { connection: Connection::new(settings, me, rank, paths, now), addresses, held: VecDeque::new() }
+        let connection = Connection::new(settings, me, rank, paths, now);
+        Self { id: connection.id(), connection, death: None, busy: false, addresses, held: VecDeque::new() }
     }
 
     /// The number of this address among the peer's, if it is one of them.

@@ -65,14 +65,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.settle_now(completion, Ok(Value::Done));
             }
             Request::Consumed { from, bytes } => {
-                if let Some(peer) = self.peers.get_mut(from as usize).and_then(Option::as_mut) {
+                if let Some(peer) = self.peers.touch(from) {
                     peer.connection.consumed(bytes);
                 }
             }
             Request::Close => {
-                for peer in self.peers.iter_mut().flatten() {
-                    peer.connection.close(now);
-                }
+                self.peers.touch_all().for_each(|peer| peer.connection.close(now));
                 self.settle_now(completion, Ok(Value::Done));
             }
             request => {
@@ -139,7 +137,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return;
         }
         let nodes = self.nodes;
-        let Some(peer) = self.peers.get_mut(to as usize).and_then(Option::as_mut) else {
+        let Some(peer) = self.peers.touch(to) else {
             return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
         };
         if let Err(error) = peer.connection.post(self.now, message) {
@@ -167,9 +165,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
         self.settle_events();
         let Some(token) = self.operations.token_of(completion) else { return };
-        for peer in self.peers.iter_mut().flatten() {
-            peer.connection.cancel(token);
-        }
+        self.peers.touch_all().for_each(|peer| peer.connection.cancel(token));
         self.to_self.queue.retain(|message| message.token != token);
         self.rma.cancel(token);
         self.coherence.cancel(token, &mut self.pages);
@@ -182,7 +178,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.memory.remove(slot);
         for (to, token) in self.rma.region_removed(slot) {
             self.to_self.queue.retain(|message| message.token != token);
-            if let Some(peer) = self.peers.get_mut(to as usize).and_then(Option::as_mut) {
+            if let Some(peer) = self.peers.touch(to) {
                 peer.connection.cancel(token);
             }
         }
@@ -225,10 +221,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn post_or_hold(&mut self, to: Rank, message: Message) {
-        match self.peers.get_mut(to as usize).and_then(Option::as_mut) {
+        match self.peers.get_mut(to) {
             Some(peer) if peer.connection.is_full() || !peer.held.is_empty() => {
+                if peer.held.is_empty() {
+                    self.holding.push(to);
+                }
                 peer.held.push_back(message);
-                self.holding = true;
             }
             _ => self.post(to, message),
         }
@@ -236,19 +234,21 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Post what was held back, where there is room again.
     fn post_held(&mut self) {
-        if !std::mem::take(&mut self.holding) {
-            return;
-        }
-        for rank in 0..self.nodes {
-            while let Some(peer) = self.peers.get_mut(rank as usize).and_then(Option::as_mut) {
-                if peer.connection.is_full() {
-                    self.holding |= !peer.held.is_empty();
-                    break;
-                }
-                let Some(message) = peer.held.pop_front() else { break };
-                self.post(rank, message);
+        let mut holding = std::mem::take(&mut self.holding);
+        holding.retain(|&rank| self.still_holds(rank));
+        self.holding = holding;
+    }
+
+    /// Post what was held back for one peer, as far as there is room; is anything left?
+    fn still_holds(&mut self, rank: Rank) -> bool {
+        while let Some(peer) = self.peers.get_mut(rank) {
+            if peer.connection.is_full() {
+                return !peer.held.is_empty();
             }
+            let Some(message) = peer.held.pop_front() else { break };
+            self.post(rank, message);
         }
+        false
     }
 
     /// Deliver one message to ourselves, if there is one.

@@ -180,6 +180,12 @@ impl Connection {
         self.events.pop_front()
     }
 
+    /// Would [`poll_event`](Self::poll_event) yield something?
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The body (of `body_len` bytes) of one *credited* message delivered earlier has been read: its credit goes back to the peer.
     /// Once for each such message that was delivered and not refused.
     pub fn consumed(&mut self, body_len: u64) {

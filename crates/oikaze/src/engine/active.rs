@@ -1,0 +1,90 @@
+//! The peers that may have something to do, each once: only these are looked at in a turn.
+//!
+//! What eRPC keeps as its list of active sessions and UCX as a worker's active interfaces. A peer is marked when a datagram for it
+//! was received, something was posted to it, or its deadline has come; it stays until it has been asked and has nothing to send.
+
+use oikaze_protocol::Rank;
+use std::collections::VecDeque;
+
+/// A queue of ranks without duplicates. Marking and taking turns are O(1); nothing is allocated after the start.
+pub(super) struct Active {
+    queue: VecDeque<Rank>,
+    /// By rank: is it in the queue?
+    member: Vec<bool>,
+}
+
+impl Active {
+    /// For the ranks below `nodes`.
+    pub fn new(nodes: u32) -> Self {
+        Self { queue: VecDeque::with_capacity(nodes as usize), member: vec![false; nodes as usize] }
+    }
+
+    /// This peer may have something to do.
+    pub fn mark(&mut self, rank: Rank) {
+        if let Some(member) = self.member.get_mut(rank as usize)
+            && !std::mem::replace(member, true)
+        {
+            self.queue.push_back(rank);
+        }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// None?
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Is this peer among them?
+    pub fn contains(&self, rank: Rank) -> bool {
+        self.member.get(rank as usize).is_some_and(|member| *member)
+    }
+
+    /// The one at this place, from the front.
+    pub fn get(&self, at: usize) -> Option<Rank> {
+        self.queue.get(at).copied()
+    }
+
+    /// The front goes to the back: its turn is over.
+    pub fn rotate(&mut self) -> Option<Rank> {
+        let rank = self.queue.pop_front()?;
+        self.queue.push_back(rank);
+        Some(rank)
+    }
+
+    /// Look at each once; those for which `stays` is false leave. The others keep their order.
+    pub fn retain(&mut self, mut stays: impl FnMut(Rank) -> bool) {
+        let Self { queue, member } = self;
+        queue.retain(|&rank| {
+            let stay = stays(rank);
+            if let Some(member) = member.get_mut(rank as usize) {
+                *member = stay;
+            }
+            stay
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_in_it_once_and_all_have_their_turn() {
+        let mut active = Active::new(5);
+        [3, 1, 3, 4, 1].into_iter().for_each(|rank| active.mark(rank));
+        active.mark(99);
+        assert_eq!((active.len(), active.contains(3), active.contains(0)), (3, true, false));
+        let turns: Vec<_> = (0..4).filter_map(|_| active.rotate()).collect();
+        assert_eq!(turns, [3, 1, 4, 3]);
+        active.retain(|rank| rank != 4);
+        active.mark(4);
+        let order: Vec<_> = (0..active.len()).filter_map(|at| active.get(at)).collect();
+        assert_eq!(order, [1, 3, 4]);
+        active.retain(|_| false);
+        assert!(active.is_empty() && !active.contains(1));
+    }
+}

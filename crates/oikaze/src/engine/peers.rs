@@ -1,0 +1,180 @@
+//! All peers of a node: found by rank or by connection, and of them those that this turn concerns.
+
+use super::active::Active;
+use super::deadlines::Deadlines;
+use super::peer::Peer;
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The peers, and what a turn must know of them without asking each.
+///
+/// Whoever changes a connection [`touch`](Self::touch)es it, which marks it as active; at the end of the turn
+/// [`settle`](Self::settle) asks each active peer what is left and until when it may rest. A peer at rest has nothing to send,
+/// no event to tell, and a deadline that is known: it costs a turn nothing.
+pub(super) struct Peers {
+    slots: Vec<Option<Peer>>,
+    by_connection: HashMap<u64, Rank, BuildHasherDefault<IdHasher>>,
+    /// The connection of the last datagram: the next one is likely to be for the same.
+    last: (u64, Rank),
+    pub active: Active,
+    deadlines: Deadlines,
+    /// Peers that have not acknowledged all, or have not had all acknowledged.
+    busy: usize,
+    /// Looks at peers, all stages together: the work of the turns.
+    pub visits: u64,
+}
+
+impl Peers {
+    /// Room for the ranks below `nodes`, all absent.
+    pub fn new(nodes: u32) -> Self {
+        Self {
+            slots: (0..nodes).map(|_| None).collect(),
+            by_connection: HashMap::default(),
+            last: (0, Rank::MAX),
+            active: Active::new(nodes),
+            deadlines: Deadlines::new(nodes),
+            busy: 0,
+            visits: 0,
+        }
+    }
+
+    /// A peer comes; false if it does not fit (no such rank, or its connection's id is another's).
+    pub fn insert(&mut self, rank: Rank, peer: Peer) -> bool {
+        let id = peer.connection.id();
+        let Some(slot) = self.slots.get_mut(rank as usize) else { return false };
+        let new = self.by_connection.insert(id, rank).is_none() && id != 0;
+        *slot = Some(peer);
+        self.active.mark(rank);
+        new
+    }
+
+    /// To look at.
+    pub fn get(&self, rank: Rank) -> Option<&Peer> {
+        self.slots.get(rank as usize)?.as_ref()
+    }
+
+    /// To change in nothing that its connection would have to tell or send.
+    pub fn get_mut(&mut self, rank: Rank) -> Option<&mut Peer> {
+        self.slots.get_mut(rank as usize)?.as_mut()
+    }
+
+    /// To change: this turn will ask what has become of it.
+    pub fn touch(&mut self, rank: Rank) -> Option<&mut Peer> {
+        let peer = self.slots.get_mut(rank as usize)?.as_mut()?;
+        self.active.mark(rank);
+        Some(peer)
+    }
+
+    /// The active peer whose turn it is to send; it goes to the end of their queue.
+    pub fn next_active(&mut self) -> Option<&mut Peer> {
+        self.visits += 1;
+        let rank = self.active.rotate()?;
+        self.get_mut(rank)
+    }
+
+    /// Those of all ranks, to change (rare: it costs as much as there are peers).
+    pub fn touch_all(&mut self) -> impl Iterator<Item = &mut Peer> {
+        let Self { slots, active, visits, .. } = self;
+        *visits += slots.len() as u64;
+        (0..).zip(slots).filter_map(|(rank, slot)| {
+            let peer = slot.as_mut()?;
+            active.mark(rank);
+            Some(peer)
+        })
+    }
+
+    /// Whose connection this is.
+    pub fn of_connection(&mut self, id: u64) -> Option<Rank> {
+        if self.last.0 != id {
+            self.last = (id, *self.by_connection.get(&id)?);
+        }
+        Some(self.last.1)
+    }
+
+    /// A peer's connection has got another id: datagrams with the old one are strangers' from here on.
+    pub fn renamed(&mut self, rank: Rank) {
+        let Some(peer) = self.slots.get_mut(rank as usize).and_then(Option::as_mut) else { return };
+        let id = peer.connection.id();
+        let old = std::mem::replace(&mut peer.id, id);
+        self.by_connection.remove(&old);
+        self.by_connection.insert(id, rank);
+        self.last = (id, rank);
+    }
+
+    /// Tell every connection whose deadline has come.
+    pub fn timers(&mut self, now: Time) {
+        while let Some(rank) = self.deadlines.take_due(now) {
+            self.visits += 1;
+            if let Some(peer) = self.touch(rank) {
+                peer.connection.timeout(now);
+            }
+        }
+    }
+
+    /// The end of a turn: who has nothing left to send rests, until its deadline.
+    pub fn settle(&mut self, now: Time) {
+        let Self { slots, active, deadlines, busy, visits, .. } = self;
+        *visits += active.len() as u64;
+        active.retain(|rank| {
+            let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) else { return false };
+            deadlines.set(rank, peer.connection.next_timeout());
+            let is_busy = peer.death.is_none() && !peer.connection.is_idle();
+            match (std::mem::replace(&mut peer.busy, is_busy), is_busy) {
+                (false, true) => *busy += 1,
+                (true, false) => *busy -= 1,
+                _ => {}
+            }
+            peer.connection.has_due(now)
+        });
+    }
+
+    /// When a turn is needed at the latest.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.deadlines.earliest()
+    }
+
+    /// Has every peer that lives acknowledged all that was sent to it?
+    pub fn are_settled(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// Is something left to be sent, or has a deadline come?
+    pub fn have_due(&self, now: Time) -> bool {
+        !self.active.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
+    }
+
+    /// A peer that rests although it has something to do, or whose deadline is not what is known of it: a defect of the marks.
+    pub fn overlooked(&self, now: Time) -> Option<Rank> {
+        (0..).zip(&self.slots).find_map(|(rank, slot)| {
+            let peer = slot.as_ref()?;
+            let rests = !self.active.contains(rank);
+            let next = peer.connection.next_timeout();
+            let due = peer.connection.has_due(now) && next.is_none_or(|at| at > now);
+            (rests && (due || peer.connection.has_events() || next != self.deadlines.get(rank))).then_some(rank)
+        })
+    }
+}
+
+/// For connection ids: this node chose them at random, so that one multiplication spreads them well enough for the table's upper and
+/// lower bits, and nobody else can choose them so that they collide.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // 2⁶⁴ / φ (Knuth, volume 3, section 6.4).
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
