@@ -3,7 +3,7 @@
 use super::MemoryError;
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// The longest mapping: the user half of a 48-bit address space.
@@ -12,7 +12,7 @@ const LEN_MAX: usize = 1 << 47;
 /// `len` bytes at `base`, mapped by us and by nobody else unmapped. Bytes inside are shared with anyone (threads, peers, other
 /// mappings of the same file): they are only reached through raw pointers.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
@@ -25,7 +25,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Zeroed private memory, given pages as it is touched.
-    pub(super) fn anonymous(len: usize) -> Result<Mapping, MemoryError> {
+    pub(crate) fn anonymous(len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         // SAFETY: a new mapping at an address of the kernel's choice (no MAP_FIXED) cannot overlap anything.
         let base = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
@@ -34,10 +34,19 @@ impl Mapping {
     }
 
     /// The first `len` bytes of a file, shared with its other mappings.
-    pub(super) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, MemoryError> {
+    pub(crate) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         // SAFETY: as in `anonymous`.
         let base = unsafe { mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0) }
+            .map_err(|why| MemoryError::system("map shared memory", len, why))?;
+        Mapping::adopt(base, len)
+    }
+
+    /// As [`Mapping::of_file`], but writing through it ends the process: for bytes that are only looked at.
+    pub(crate) fn of_file_for_reading(file: &OwnedFd, len: usize) -> Result<Mapping, MemoryError> {
+        let len = whole_pages(len)?;
+        // SAFETY: as in `anonymous`.
+        let base = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }
             .map_err(|why| MemoryError::system("map shared memory", len, why))?;
         Mapping::adopt(base, len)
     }
@@ -48,12 +57,12 @@ impl Mapping {
     }
 
     /// Where it begins.
-    pub(super) fn base(&self) -> NonNull<u8> {
+    pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
     /// Bytes, a multiple of the page size.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 }
@@ -67,7 +76,7 @@ impl Drop for Mapping {
 }
 
 /// `len` rounded up to pages.
-pub(super) fn whole_pages(len: usize) -> Result<usize, MemoryError> {
+pub(crate) fn whole_pages(len: usize) -> Result<usize, MemoryError> {
     let page = rustix::param::page_size();
     match len {
         1..=LEN_MAX => Ok(len.div_ceil(page) * page),

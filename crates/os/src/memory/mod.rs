@@ -18,7 +18,7 @@ mod available;
 pub mod borrowed;
 mod error;
 mod gather;
-mod mapping;
+pub(crate) mod mapping;
 mod memfd;
 mod region;
 pub mod shared;

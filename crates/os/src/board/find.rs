@@ -1,0 +1,76 @@
+//! Boards of living processes.
+
+use super::{HEADING, Layout, MAGIC, View, words_of};
+use crate::memory::mapping::Mapping;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, SealFlags, fcntl_get_seals, fstat, open};
+use rustix::io::Errno;
+use std::fs::{read_dir, read_link};
+use std::io;
+use std::path::Path;
+
+/// A process with a board.
+#[derive(Debug)]
+pub struct Found {
+    /// Its number, as this process sees it.
+    pub pid: u32,
+    /// What it shows.
+    pub view: View,
+}
+
+/// All boards of this name that this process may see (its user's; for root, everybody's), by process number.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn find(name: &str) -> io::Result<Vec<Found>> {
+    let wanted = format!("/memfd:{name} (deleted)");
+    let mut pids: Vec<u32> = Vec::new();
+    for entry in read_dir("/proc")? {
+        // A process that ends while the list is read is no error.
+        pids.extend(entry.ok().and_then(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
+    }
+    pids.sort_unstable();
+    let mut seen = Vec::new();
+    let mut found = Vec::new();
+    for pid in pids {
+        // Other users' processes, kernel threads, and those that have just ended have nothing for us.
+        let Ok(descriptors) = read_dir(format!("/proc/{pid}/fd")) else { continue };
+        for path in descriptors.filter_map(|entry| Some(entry.ok()?.path())) {
+            if read_link(&path).is_ok_and(|target| target.as_os_str() == wanted.as_str())
+                && let Ok((file, view)) = look(&path)
+                // A process that was forked off holds its parent's board, too.
+                && !seen.contains(&file)
+            {
+                seen.push(file);
+                found.push(Found { pid, view });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Map a board, if it is one: sealed so that it stays as large as it is, and with room for what it says it holds.
+fn look(path: &Path) -> io::Result<((u64, u64), View)> {
+    let not_a_board = io::Error::from(Errno::INVAL);
+    let file: OwnedFd = open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        return Err(not_a_board);
+    }
+    let stat = fstat(&file)?;
+    let bytes = usize::try_from(stat.st_size).unwrap_or(0);
+    if bytes < HEADING * size_of::<u64>() || bytes > super::BOARD_MAX {
+        return Err(not_a_board);
+    }
+    let mapping = Mapping::of_file_for_reading(&file, bytes).map_err(io::Error::other)?;
+    let heading: Vec<u64> =
+        words_of(&mapping, bytes).iter().take(4).map(|word| word.load(super::sync::Ordering::Acquire)).collect();
+    let &[MAGIC, version, records, words] = heading.as_slice() else { return Err(not_a_board) };
+    let size = |number: u64| usize::try_from(number).map_err(|_| Errno::INVAL);
+    let layout = Layout { version, records: size(records)?, words: size(words)? };
+    if layout.bytes().is_none_or(|needed| needed > bytes) {
+        return Err(not_a_board);
+    }
+    // The kernel's own width of these differs by platform.
+    #[allow(clippy::unnecessary_cast)]
+    Ok(((stat.st_dev as u64, stat.st_ino as u64), View { mapping, layout }))
+}
