@@ -22,6 +22,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod coherence;
+pub mod counters;
 pub mod limits;
 pub mod planted;
 pub mod rma;

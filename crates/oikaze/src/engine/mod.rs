@@ -33,11 +33,11 @@ use crossbeam_queue::SegQueue;
 use egress::Egress;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
-use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{self, Class, Death, Introduction, Settings};
+use oikaze_protocol::{Rank, counters};
 use operation::Operations;
 use peer::Peer;
 use peers::Peers;
@@ -99,6 +99,7 @@ impl Work {
     }
 }
 
+counters! {
 /// What the engine counts, beside what its parts count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -114,6 +115,7 @@ pub struct Counters {
     pub unauthentic: u64,
     /// The link failed to send (not counting "full, try later").
     pub send_errors: u64,
+}
 }
 
 /// One node of a job, sans threads.

@@ -1,5 +1,8 @@
 //! What coherence counts, for `oikaze report`, the demo's last lines and the tests.
 
+use crate::counters;
+
+counters! {
 /// Counters since the start. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -33,4 +36,5 @@ pub struct Statistics {
     pub locks: u64,
     /// Messages from others that made no sense and were refused.
     pub refused: u64,
+}
 }

@@ -1,5 +1,8 @@
 //! What a connection counts. All only grow; what rises and falls is told by [`Snapshot`](super::Snapshot).
 
+use crate::counters;
+
+counters! {
 /// Counters of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -39,4 +42,5 @@ pub struct Statistics {
     pub refusals_sent: u64,
     pub refusals_received: u64,
     pub restarts: u64,
+}
 }
