@@ -38,12 +38,23 @@ pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 pub const HELLO_INTERVAL_MIN: Duration = Duration::from_millis(5);
 /// Between two HELLOs at last.
 pub const HELLO_INTERVAL_MAX: Duration = Duration::from_millis(100);
-/// The shortest probe timeout: below it the scheduling of two busy cores would look like loss.
-pub const PROBE_MIN: Duration = Duration::from_millis(2);
+/// The shortest probe timeout: about what it takes to wake the thread that answers, which the measured round trip does not
+/// know of while both sides spin.
+pub const PROBE_MIN: Duration = Duration::from_micros(50);
 /// The longest probe timeout, however often it has doubled, so that heavy loss ends quickly.
 pub const PROBE_MAX: Duration = Duration::from_millis(100);
-/// Datagrams that must overtake another before it counts as lost (RFC 9002, section 6.1.1).
+/// Datagrams that must overtake another before it counts as lost, while no reordering has been seen (RFC 8985, section 6.2).
 pub const REORDERING_THRESHOLD: u64 = 3;
+/// The least reordering window: datagrams that arrive in one burst are taken in a turn apart, when two queues or cores deliver them.
+pub const REORDERING_MIN: Duration = Duration::from_micros(10);
+/// Events of loss without reordering after which the reordering window is small again (RFC 8985, section 6.2, step 4).
+pub const REORDERING_CALM: u32 = 16;
+/// Datagrams declared lost that are remembered, in case they are acknowledged after all: what fills the largest window in full fragments.
+pub const LOST_REMEMBERED: usize = 1024;
+/// And what they carried.
+pub const LOST_ITEMS_REMEMBERED: usize = 4096;
+/// Between two goodbyes at least, so that a short burst of loss does not take all of them.
+pub const FAREWELL_PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Datagrams that are acknowledged together while all is in order.
 pub const ACK_EVERY: u32 = 16;
 /// Ranges of received datagram numbers that are remembered; older numbers count as received.
@@ -106,6 +117,9 @@ const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 32 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX + 4, "ACK must fit");
+const _: () =
+    assert!(LOST_REMEMBERED * FRAGMENT_JUMBO >= WINDOW_MAX as usize && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
+const _: () = assert!(ACK_HOLD.as_nanos() < PROBE_MIN.as_nanos(), "a held acknowledgement is no loss");
 const _: () = assert!(ACK_HOLD.as_nanos() < ACK_DELAY.as_nanos() && INTERACTIVE_AFTER < INTERACTIVE_AFTER_MAX);
 const _: () =
     assert!(HELLO_INTERVAL_MIN.as_nanos() < HELLO_INTERVAL_MAX.as_nanos() && PROBE_MIN.as_nanos() < PROBE_MAX.as_nanos());

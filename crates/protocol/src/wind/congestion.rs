@@ -15,6 +15,12 @@ pub trait Controller: Send {
 
     /// Nothing was acknowledged through several probe timeouts.
     fn stalled(&mut self, now: Time);
+
+    /// All that was lost since the window was last reduced ([`lost`](Self::lost) or [`stalled`](Self::stalled)) has arrived after all:
+    /// the reduction was wrong (WIND-5.6).
+    fn spurious(&mut self, now: Time) {
+        let _ = now;
+    }
 }
 
 /// Slow start, then one datagram more a round trip; at loss the window shrinks to 7/10 once a round trip (RFC 5681, RFC 9002 with
@@ -28,6 +34,8 @@ pub struct Aimd {
     most: u64,
     /// Losses of what was sent before this moment are part of the same event.
     recovery: Option<Time>,
+    /// Window and threshold before the last reduction.
+    before: Option<(u64, u64)>,
     /// Acknowledged bytes that have not yet made a datagram's worth of growth.
     credit: u64,
 }
@@ -39,7 +47,7 @@ impl Aimd {
         let least = (4 * datagram).min(most).max(datagram);
         let most = most.max(least);
         let window = (32 * datagram).clamp(least, most);
-        Aimd { window, threshold: u64::MAX, datagram, least, most, recovery: None, credit: 0 }
+        Aimd { window, threshold: u64::MAX, datagram, least, most, recovery: None, before: None, credit: 0 }
     }
 }
 
@@ -69,15 +77,24 @@ impl Controller for Aimd {
             return;
         }
         self.recovery = Some(now);
+        self.before = Some((self.window, self.threshold));
         self.window = (self.window / 10 * 7).max(self.least);
         self.threshold = self.window;
         self.credit = 0;
     }
 
     fn stalled(&mut self, now: Time) {
+        self.before = Some((self.window, self.threshold));
         self.threshold = (self.window / 2).max(self.least);
         self.window = self.least;
         self.recovery = Some(now);
+    }
+
+    fn spurious(&mut self, _: Time) {
+        if let Some((window, threshold)) = self.before.take() {
+            self.window = self.window.max(window);
+            self.threshold = threshold;
+        }
     }
 }
 
@@ -102,6 +119,22 @@ mod tests {
         assert_eq!(aimd.window(), after + 1000, "not limited by the window");
         (20..60).for_each(|t| aimd.lost(Time(t), Time(t)));
         assert_eq!(aimd.window(), 4000);
+    }
+
+    /// WIND-5.6.
+    #[test]
+    fn a_wrong_reduction_is_taken_back() {
+        let mut aimd = Aimd::new(1000, 1_000_000);
+        let start = aimd.window();
+        aimd.lost(Time(5), Time(10));
+        aimd.spurious(Time(11));
+        assert_eq!((aimd.window(), aimd.threshold), (start, u64::MAX));
+        aimd.spurious(Time(12));
+        aimd.stalled(Time(20));
+        assert_eq!(aimd.window(), 4000);
+        aimd.acknowledged(1000, Time(21), true);
+        aimd.spurious(Time(30));
+        assert_eq!((aimd.window(), aimd.threshold), (start, u64::MAX));
     }
 
     #[test]

@@ -8,9 +8,11 @@ use super::inbox::Inbox;
 use super::liveness::{Liveness, Pulse};
 use super::outbox::Outbox;
 use super::outgoing::Sizes;
+use super::pto::{Probe, TAIL_PROBES};
+use super::rtt::RoundTrip;
 use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
-use crate::limits::{BULK_FRAME_LEN, DATAGRAM_MIN, FRAGMENT_ETHERNET, FRAGMENT_JUMBO, HEADER_LEN, PROBE_MAX, PROBE_MIN};
+use crate::limits::{BULK_FRAME_LEN, DATAGRAM_MIN, FRAGMENT_ETHERNET, FRAGMENT_JUMBO, HEADER_LEN, PROBE_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -19,8 +21,8 @@ use core::time::Duration;
 
 /// CLOSE is said so often, for nobody acknowledges it.
 pub(super) const FAREWELLS: u8 = 3;
-/// Datagrams sent beyond the window when the probe timer has run out (RFC 9002, section 6.2.4).
-const PROBES: u8 = 2;
+/// Datagrams whose content is sent again when the probe timer has run out (RFC 9002, section 6.2.4).
+const PROBED: usize = 2;
 
 /// One peer, reliably: the state machine of spec/wind.md. It does nothing by itself and knows no clock.
 ///
@@ -107,7 +109,7 @@ impl Connection {
             statistics: Statistics::default(),
             round_trips: Latency::default(),
             credit_ask: now,
-            credit_interval: PROBE_MIN,
+            credit_interval: Probe::base(&RoundTrip::default(), true),
         }
     }
 
@@ -282,14 +284,17 @@ impl Connection {
     /// WIND-5.4: send the oldest again, whatever the window says.
     fn probe(&mut self, now: Time) {
         let Connection { flight, outbox, arrivals, statistics, .. } = self;
+        let before = flight.probe.in_a_row();
         statistics.probe_timeouts += 1;
-        // Twice in a row: whatever is in flight is not taken in.
-        let most = if flight.probe.in_a_row() == 0 { usize::from(PROBES) } else { usize::MAX };
-        flight.give_up_oldest(most, |cause, items| lost(outbox, arrivals, statistics, cause, items));
+        statistics.tail_probes += u64::from(before < TAIL_PROBES);
+        // Three times in a row: whatever is in flight is not taken in.
+        let most = (before < TAIL_PROBES).then_some(PROBED);
+        flight.give_up(now, most, |cause, items| lost(outbox, arrivals, statistics, cause, items));
         outbox.begin_with_lowest();
-        self.due.probes = PROBES;
+        // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
+        self.due.probes = if before == 0 { 1 } else { 2 };
         self.due.bulk_turn = 0;
-        if self.flight.probe.in_a_row() == 3 {
+        if before == TAIL_PROBES {
             self.controller.stalled(now);
         }
     }
@@ -297,7 +302,7 @@ impl Connection {
     /// WIND-6.4: an ACK that granted credit may have been lost, and nobody would send it again.
     fn ask_for_credit(&mut self, now: Time) {
         if !self.outbox.is_blocked() {
-            self.credit_interval = PROBE_MIN;
+            self.credit_interval = Probe::base(&self.flight.rtt, true);
         } else if self.credit_ask <= now {
             self.due.ping |= self.flight.is_empty();
             self.credit_ask = now + self.credit_interval;

@@ -1,12 +1,14 @@
 //! What was sent and is neither acknowledged nor lost (WIND-5): small records in two rings, no allocation a datagram.
 
-use super::loss::{self, Verdict};
+use super::doubtful::{Doubt, Doubtful, Episode};
+use super::loss::{self, Overtaker, Verdict};
 use super::pto::Probe;
+use super::reordering::Reordering;
 use super::rtt::RoundTrip;
 use crate::time::Time;
 use crate::wire::{Acknowledgement, FIRST_NUMBER};
 use alloc::collections::VecDeque;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 
 /// What a datagram carried that matters when it is acknowledged or lost.
@@ -25,7 +27,7 @@ pub(crate) enum Item {
 }
 
 /// Why a datagram counts as lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
     Reordering,
     Time,
@@ -42,13 +44,31 @@ struct Sent {
 }
 
 /// What an acknowledgement did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct Acked {
     pub bytes: u64,
     /// When the latest of them was sent.
     pub latest: Time,
     /// A round trip that they have shown.
     pub round_trip: Option<Duration>,
+    /// Datagrams that had been declared lost and have arrived.
+    pub spurious: u64,
+    /// With them, all for which the window was last reduced.
+    pub undo: bool,
+}
+
+/// Of the datagrams that an acknowledgement newly tells of: the one sent last, and the least number.
+#[derive(Clone, Copy, Debug, Hash)]
+struct News {
+    newest: (u64, Time),
+    least: u64,
+}
+
+impl News {
+    fn add(news: &mut Option<News>, number: u64, sent: Time) {
+        let (newest, least) = news.map_or(((number, sent), number), |news| (news.newest, news.least));
+        *news = Some(News { newest: newest.max((number, sent)), least: least.min(number) });
+    }
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -60,9 +80,15 @@ pub(crate) struct Flight {
     open_items: u32,
     in_flight: u64,
     datagrams: usize,
-    largest_acked: Option<u64>,
+    overtaker: Option<Overtaker>,
     loss_time: Option<Time>,
-    last_sent: Time,
+    /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told something new came.
+    last_step: Time,
+    /// That datagram asked to be acknowledged at once.
+    asked: bool,
+    doubtful: Doubtful,
+    episode: Episode,
+    reordering: Reordering,
     pub rtt: RoundTrip,
     pub probe: Probe,
 }
@@ -77,9 +103,13 @@ impl Flight {
             open_items: 0,
             in_flight: 0,
             datagrams: 0,
-            largest_acked: None,
+            overtaker: None,
             loss_time: None,
-            last_sent: Time(0),
+            last_step: Time(0),
+            asked: false,
+            doubtful: Doubtful::default(),
+            episode: Episode::default(),
+            reordering: Reordering::default(),
             rtt: RoundTrip::default(),
             probe: Probe::new(failure_time),
         }
@@ -108,8 +138,8 @@ impl Flight {
         self.open_items += 1;
     }
 
-    /// The datagram being written is complete.
-    pub fn commit(&mut self, now: Time, bytes: usize, elicits: bool) {
+    /// The datagram being written is complete. Must it be acknowledged, and does it ask for that at once?
+    pub fn commit(&mut self, now: Time, bytes: usize, elicits: bool, asks: bool) {
         let items = core::mem::take(&mut self.open_items);
         let bytes = if elicits { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 };
         let first_item = self.first_item + self.items.len() as u64 - u64::from(items);
@@ -117,7 +147,7 @@ impl Flight {
         if elicits {
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
-            self.last_sent = now;
+            (self.last_step, self.asked) = (now, asks);
         } else {
             self.trim();
         }
@@ -154,46 +184,84 @@ impl Flight {
     pub fn acknowledge(&mut self, now: Time, ack: &Acknowledgement<'_>, mut on_item: impl FnMut(Item)) -> Option<Acked> {
         let end = self.next_number();
         let mut acked = Acked::default();
-        let mut largest_new = None;
+        let mut news = None;
         for range in ack.ranges() {
             if *range.end() >= end {
                 return None;
             }
-            let Some(last) = self.index(*range.end()) else { break };
+            if !self.doubtful.is_empty() {
+                self.clear_doubts(now, &range, &mut on_item, &mut acked, &mut news);
+            }
+            let Some(last) = self.index(*range.end()) else { continue };
             let first = self.index(*range.start()).unwrap_or(0);
             for at in (first..=last).rev() {
                 let Some((sent, items)) = self.retire(at) else { continue };
                 acked.bytes += u64::from(sent.bytes);
                 acked.latest = acked.latest.max(sent.at);
-                largest_new = largest_new.or(Some((self.first + at as u64, sent.at)));
+                News::add(&mut news, self.first + at as u64, sent.at);
                 self.items.range(items).copied().for_each(&mut on_item);
             }
         }
-        if let Some((number, sent)) = largest_new {
-            if number == ack.largest {
-                acked.round_trip = Some(self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.delay))));
-            }
-            self.largest_acked = Some(self.largest_acked.map_or(number, |largest| largest.max(number)));
-            self.probe.answered();
-            self.trim();
+        if let Some(news) = news {
+            acked.round_trip = self.learn(now, news, ack);
         }
         Some(acked)
+    }
+
+    /// Some of these numbers may have been declared lost (WIND-5.6).
+    fn clear_doubts(
+        &mut self,
+        now: Time,
+        range: &RangeInclusive<u64>,
+        on_item: &mut impl FnMut(Item),
+        acked: &mut Acked,
+        news: &mut Option<News>,
+    ) {
+        let Flight { doubtful, episode, reordering, rtt, .. } = self;
+        doubtful.clear(range, on_item, |doubt| {
+            acked.spurious += 1;
+            acked.undo |= episode.arrived(doubt.event);
+            News::add(news, doubt.number, doubt.sent);
+            match doubt.cause {
+                Cause::Time => reordering.widen(rtt, now),
+                Cause::Reordering => reordering.seen(),
+                Cause::Probe => {}
+            }
+        });
+    }
+
+    /// What an acknowledgement that tells something new says of the path; the round trip, if it shows one.
+    fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
+        let (number, sent) = news.newest;
+        let told = number == ack.largest;
+        let round_trip = told.then(|| self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.delay))));
+        let largest = self.overtaker.map_or(0, |overtaker| overtaker.number);
+        if news.least < largest {
+            self.reordering.seen();
+        }
+        if number > largest {
+            self.overtaker = Some(Overtaker { number, round_trip: now - sent });
+        }
+        self.last_step = self.last_step.max(now);
+        self.probe.answered();
+        self.trim();
+        round_trip
     }
 
     /// Find what is lost by now. Calls `on_lost` for each datagram's items; when the latest of them was sent.
     pub fn detect_lost(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Option<Time> {
         self.loss_time = None;
-        let largest = self.largest_acked?;
-        let overtaken = self.rtt.overtaken();
+        let overtaker = self.overtaker?;
+        let (window, threshold) = (self.reordering.window(&self.rtt), self.reordering.threshold());
         let mut latest = None;
         let mut at = 0;
         while let Some(sent) = self.sent.get(at) {
             let number = self.first + at as u64;
-            if number >= largest {
+            if number >= overtaker.number {
                 break;
             }
             if sent.bytes > 0 {
-                let cause = match loss::judge(number, sent.at, largest, now, overtaken) {
+                let cause = match loss::judge((number, sent.at), overtaker, window, threshold, now) {
                     Verdict::LostByReordering => Cause::Reordering,
                     Verdict::LostByTime => Cause::Time,
                     Verdict::Wait(until) => {
@@ -201,7 +269,7 @@ impl Flight {
                         break;
                     }
                 };
-                latest = self.lose(at, cause, &mut on_lost).or(latest);
+                latest = self.lose(at, now, cause, true, &mut on_lost).or(latest);
             }
             at += 1;
         }
@@ -209,24 +277,41 @@ impl Flight {
         latest
     }
 
-    fn lose(&mut self, at: usize, cause: Cause, on_lost: &mut impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Option<Time> {
+    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be reduced.
+    fn lose(
+        &mut self,
+        at: usize,
+        now: Time,
+        cause: Cause,
+        counts: bool,
+        on_lost: &mut impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Option<Time> {
         let (sent, items) = self.retire(at)?;
-        on_lost(cause, &mut self.items.range(items).copied());
+        on_lost(cause, &mut self.items.range(items.clone()).copied());
+        let event = counts.then(|| {
+            let (event, begins) = self.episode.lost(sent.at, now);
+            if begins {
+                self.reordering.event();
+            }
+            event
+        });
+        let doubt = Doubt { number: self.first + at as u64, sent: sent.at, cause, event };
+        self.doubtful.add(doubt, self.items.range(items).copied());
         Some(sent.at)
     }
 
-    /// The probe timer ran out: the oldest `most` datagrams in flight count as lost, so that their content is sent again.
-    pub fn give_up_oldest(&mut self, most: usize, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) {
+    /// The probe timer ran out: the oldest `most` datagrams in flight count as lost, or all of them, so that their content is sent
+    /// again (WIND-5.4).
+    pub fn give_up(&mut self, now: Time, most: Option<usize>, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) {
         self.probe.ran_out();
-        let mut left = most;
+        let mut left = most.unwrap_or(usize::MAX);
         let mut at = 0;
         while left > 0 && at < self.sent.len() {
-            if self.lose(at, Cause::Probe, &mut on_lost).is_some() {
+            if self.lose(at, now, Cause::Probe, most.is_none(), &mut on_lost).is_some() {
                 left -= 1;
             }
             at += 1;
         }
-        // A new silence begins now, also if nothing is sent for it.
         self.trim();
     }
 
@@ -236,12 +321,13 @@ impl Flight {
 
     /// When the probe timer runs out.
     pub fn probe_time(&self) -> Option<Time> {
-        (self.datagrams > 0).then(|| self.last_sent + self.probe.timeout(&self.rtt))
+        (self.datagrams > 0).then(|| self.last_step + self.probe.timeout(&self.rtt, self.asked))
     }
 
     /// Give memory back while idle.
     pub fn shrink(&mut self) {
         self.sent.shrink_to(16);
         self.items.shrink_to(16);
+        self.doubtful.forget();
     }
 }

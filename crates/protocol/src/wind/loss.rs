@@ -1,12 +1,11 @@
-//! When a datagram counts as lost, as a pure function (WIND-5.2, WIND-5.3; RFC 9002, section 6.1).
+//! When a datagram counts as lost, as a pure function (WIND-5.2; RACK: RFC 8985, section 6.2).
 
-use crate::limits::REORDERING_THRESHOLD;
 use crate::time::Time;
 use core::time::Duration;
 
-/// What is to be thought of a datagram that is not acknowledged while a later one is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+/// What is to be thought of a datagram that is not acknowledged while one sent later is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Verdict {
     /// Enough later datagrams have overtaken it.
     LostByReordering,
     /// It was overtaken long enough ago.
@@ -15,14 +14,30 @@ pub(crate) enum Verdict {
     Wait(Time),
 }
 
-/// `number` (sent at `sent`) is not acknowledged, `largest_acked` is, and `number < largest_acked`.
-pub(crate) fn judge(number: u64, sent: Time, largest_acked: u64, now: Time, overtaken: Duration) -> Verdict {
-    if largest_acked.saturating_sub(number) >= REORDERING_THRESHOLD {
+/// What has overtaken others: the acknowledged datagram that was sent last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Overtaker {
+    pub number: u64,
+    /// Between its sending and its acknowledgement.
+    pub round_trip: Duration,
+}
+
+/// `number`, sent at `sent` and before `overtaker`, is not acknowledged. A later `window` forgives more reordering; `threshold`
+/// datagrams overtaking it are proof at once, if reordering is not expected.
+pub(super) fn judge(
+    (number, sent): (u64, Time),
+    overtaker: Overtaker,
+    window: Duration,
+    threshold: Option<u64>,
+    now: Time,
+) -> Verdict {
+    let until = sent + overtaker.round_trip + window;
+    if threshold.is_some_and(|threshold| overtaker.number.saturating_sub(number) >= threshold) {
         Verdict::LostByReordering
-    } else if sent + overtaken <= now {
+    } else if until <= now {
         Verdict::LostByTime
     } else {
-        Verdict::Wait(sent + overtaken)
+        Verdict::Wait(until)
     }
 }
 
@@ -32,9 +47,11 @@ mod tests {
 
     #[test]
     fn three_later_ones_or_time() {
-        let ms = Duration::from_millis(1);
-        assert_eq!(judge(10, Time(0), 13, Time(1), ms), Verdict::LostByReordering);
-        assert_eq!(judge(10, Time(0), 12, Time(1), ms), Verdict::Wait(Time(1_000_000)));
-        assert_eq!(judge(10, Time(0), 12, Time(1_000_000), ms), Verdict::LostByTime);
+        let overtaker = Overtaker { number: 13, round_trip: Duration::from_nanos(100) };
+        let window = Duration::from_nanos(25);
+        assert_eq!(judge((10, Time(0)), overtaker, window, Some(3), Time(1)), Verdict::LostByReordering);
+        assert_eq!(judge((11, Time(0)), overtaker, window, Some(3), Time(1)), Verdict::Wait(Time(125)));
+        assert_eq!(judge((10, Time(0)), overtaker, window, None, Time(124)), Verdict::Wait(Time(125)));
+        assert_eq!(judge((10, Time(0)), overtaker, window, None, Time(125)), Verdict::LostByTime);
     }
 }

@@ -202,7 +202,14 @@ impl Connection {
         }
         if acked.bytes > 0 {
             controller.acknowledged(acked.bytes, acked.latest, limited);
+        }
+        if acked.bytes + acked.spurious > 0 {
             self.due.probes = 0;
+        }
+        statistics.spurious_losses += acked.spurious;
+        if acked.undo {
+            statistics.windows_restored += 1;
+            controller.spurious(now);
         }
         outbox.grant(ack.credit);
         outbox.advance(events);

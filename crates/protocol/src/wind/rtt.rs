@@ -3,12 +3,11 @@
 use core::time::Duration;
 
 /// Before the first sample: a LAN with a busy peer.
-const INITIAL: Duration = Duration::from_millis(2);
+const INITIAL: Duration = Duration::from_millis(1);
 
 /// Smoothed round-trip time and its variation.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct RoundTrip {
-    latest: Duration,
     least: Duration,
     smoothed: Option<Duration>,
     variation: Duration,
@@ -18,7 +17,6 @@ impl RoundTrip {
     /// A datagram sent `elapsed` ago was acknowledged; the peer says that it held the acknowledgement back for `delay`.
     /// What of it the path took, as far as the peer is believed.
     pub fn sample(&mut self, elapsed: Duration, delay: Duration) -> Duration {
-        self.latest = elapsed;
         let Some(smoothed) = self.smoothed else {
             self.least = elapsed;
             self.smoothed = Some(elapsed);
@@ -46,16 +44,9 @@ impl RoundTrip {
         self.least
     }
 
-    /// smoothed + 4 × variation.
+    /// What hardly any exceeds: smoothed + 4 × variation (RFC 9002, section 6.2.1), and 2 × smoothed (RFC 8985, section 7.2).
     pub fn pessimistic(&self) -> Duration {
-        self.smoothed.map_or(INITIAL * 3, |smoothed| smoothed + self.variation * 4)
-    }
-
-    /// How long after a datagram that was sent later has been acknowledged one counts as lost: 9/8 of a round trip (section 6.1.2),
-    /// and a tenth of a millisecond at least, for timers are not finer.
-    pub fn overtaken(&self) -> Duration {
-        let base = self.smoothed.unwrap_or(INITIAL).max(self.latest);
-        (base * 9 / 8).max(Duration::from_micros(100))
+        self.smoothed.map_or(INITIAL * 2, |smoothed| (smoothed + self.variation * 4).max(smoothed * 2))
     }
 }
 

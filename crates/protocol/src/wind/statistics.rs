@@ -26,7 +26,14 @@ pub struct Statistics {
     pub lost_by_time: u64,
     /// … because nothing was acknowledged for a probe timeout.
     pub lost_by_probe: u64,
+    /// Times that nothing was acknowledged for a probe timeout.
     pub probe_timeouts: u64,
+    /// Those of them that were the first or second in a row: the oldest two went again, nothing else was given up.
+    pub tail_probes: u64,
+    /// Datagrams declared lost that were acknowledged after all.
+    pub spurious_losses: u64,
+    /// Times that all losses for which the window was reduced had been spurious.
+    pub windows_restored: u64,
     /// Datagrams received a second time, or too late to tell.
     pub duplicate_datagrams: u64,
     /// Messages (or parts) that had already arrived in another datagram.

@@ -4,7 +4,7 @@ use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
 use super::{Body, Segment, Transmit};
-use crate::limits::{BULK_FRAME_LEN, BULK_TURN, PROBE_MAX, PROBE_MIN};
+use crate::limits::{BULK_FRAME_LEN, BULK_TURN, FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
 use crate::wire::{Builder, Flags, Fragment, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
 use alloc::vec::Vec;
@@ -106,7 +106,7 @@ impl Connection {
     /// Fill the datagram from the small queue. Was there anything? While nothing is acknowledged each goes alone: one for which
     /// the peer has no room would keep the others from being acknowledged (WIND-6.6).
     fn pack_small(&mut self, builder: &mut Builder<'_>) -> bool {
-        let alone = self.flight.probe.in_a_row() >= 2;
+        let alone = self.flight.probe.has_given_up();
         let mut any = false;
         while let Some((number, message)) = self.outbox.peek_small() {
             if small_len(message) > builder.room() || (alone && any) {
@@ -177,7 +177,7 @@ impl Connection {
         if ack_due || (only && ack_fits && self.arrivals.has_news()) {
             self.write_ack(now, true, &mut builder);
         }
-        if only && self.flight.probe.in_a_row() < 2 {
+        if only && !self.flight.probe.has_given_up() {
             self.pack_small(&mut builder);
         }
         self.arrivals.data_goes(now);
@@ -205,8 +205,9 @@ impl Connection {
         if elicits && (full || self.due.probes > 0) {
             builder.flag(Flags::ACK_NOW);
         }
+        let asks = builder.has(Flags::ACK_NOW);
         let bytes = builder.finish(inline);
-        self.flight.commit(now, bytes, elicits);
+        self.flight.commit(now, bytes, elicits, asks);
         if elicits {
             self.due.probes = self.due.probes.saturating_sub(1);
         }
@@ -219,7 +220,7 @@ impl Connection {
     fn write_close(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         let Phase::Closing { left, .. } = self.phase else { return None };
         // Nobody waits longer for leave-taking than for the slowest probe.
-        let pause = self.flight.probe.timeout(&self.flight.rtt).clamp(PROBE_MIN, PROBE_MAX);
+        let pause = self.flight.probe.timeout(&self.flight.rtt, true).clamp(FAREWELL_PAUSE_MIN, PROBE_MAX);
         self.phase = match left {
             0 | 1 => Phase::Dead(super::Death::Closed),
             _ => Phase::Closing { left: left - 1, next: now + pause },

@@ -48,6 +48,12 @@ impl<'b> Builder<'b> {
         self.header.flags = self.header.flags.with(flags);
     }
 
+    /// Are these flag bits set?
+    #[must_use]
+    pub fn has(&self, flags: Flags) -> bool {
+        self.header.flags.has(flags)
+    }
+
     /// The bulk frame. Must be the first (WIRE-3.3); room for `len` bytes of payload is set aside.
     pub fn fragment(&mut self, fragment: Fragment, len: u16) {
         debug_assert!(self.is_empty() && len > 0);

@@ -1,0 +1,182 @@
+//! Datagrams declared lost, remembered for a while: an acknowledgement for one says that its loss was spurious (WIND-5.6).
+//!
+//! Datagram numbers are never used twice, so such an acknowledgement cannot mean the retransmission (what TCP needs time stamps or
+//! D-SACK for: RFC 3522, RFC 3708).
+
+use super::flight::{Cause, Item};
+use crate::limits::{LOST_ITEMS_REMEMBERED, LOST_REMEMBERED};
+use crate::time::Time;
+use alloc::collections::VecDeque;
+use core::ops::RangeInclusive;
+
+/// A datagram that was declared lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Doubt {
+    pub number: u64,
+    pub sent: Time,
+    pub cause: Cause,
+    /// The event of loss for which the window was reduced, if it was; see [`Episode`].
+    pub event: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+struct Record {
+    doubt: Doubt,
+    items: u32,
+    cleared: bool,
+}
+
+/// All that are remembered, by number.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Doubtful {
+    records: VecDeque<Record>,
+    items: VecDeque<Item>,
+}
+
+impl Doubtful {
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Remember a datagram. They come in the order of their numbers, because the oldest in flight are lost first.
+    pub fn add(&mut self, doubt: Doubt, items: impl Iterator<Item = Item>) {
+        if self.records.back().is_some_and(|last| last.doubt.number >= doubt.number) {
+            return;
+        }
+        let before = self.items.len();
+        self.items.extend(items);
+        let items = u32::try_from(self.items.len() - before).unwrap_or(u32::MAX);
+        self.records.push_back(Record { doubt, items, cleared: false });
+        while self.records.len() > LOST_REMEMBERED || self.items.len() > LOST_ITEMS_REMEMBERED {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(first) = self.records.pop_front() {
+            self.items.drain(..(first.items as usize).min(self.items.len()));
+        }
+    }
+
+    /// These numbers are acknowledged. Calls `on_item` for all that the doubtful among them carried, then `on_doubt`.
+    pub fn clear(&mut self, acked: &RangeInclusive<u64>, mut on_item: impl FnMut(Item), mut on_doubt: impl FnMut(Doubt)) {
+        let first = self.records.partition_point(|record| record.doubt.number < *acked.start());
+        if self.records.get(first).is_none_or(|record| record.doubt.number > *acked.end()) {
+            return;
+        }
+        let mut item = self.records.range(..first).map(|record| record.items as usize).sum::<usize>();
+        for record in self.records.range_mut(first..).take_while(|record| record.doubt.number <= *acked.end()) {
+            if !core::mem::replace(&mut record.cleared, true) {
+                self.items.range(item..item + record.items as usize).copied().for_each(&mut on_item);
+                on_doubt(record.doubt);
+            }
+            item += record.items as usize;
+        }
+        while self.records.front().is_some_and(|record| record.cleared) {
+            self.forget_first();
+        }
+    }
+
+    /// Forget all, and give memory back.
+    pub fn forget(&mut self) {
+        *self = Doubtful::default();
+    }
+}
+
+/// What was lost for which the window was reduced, once: if all of it proves spurious, the reduction was wrong.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub(super) struct Episode {
+    number: u32,
+    began: Time,
+    /// Datagrams lost in it and not shown to have arrived.
+    open: u32,
+}
+
+impl Episode {
+    /// A datagram sent at `sent` counts as lost: the event's number, and whether it has just begun. What was sent before an event
+    /// began is part of it.
+    pub fn lost(&mut self, sent: Time, now: Time) -> (u32, bool) {
+        let begins = self.number == 0 || sent > self.began;
+        if begins {
+            *self = Episode { number: self.number.wrapping_add(1).max(1), began: now, open: 0 };
+        }
+        self.open = self.open.saturating_add(1);
+        (self.number, begins)
+    }
+
+    /// A datagram lost in this event has arrived. Was it the last that was missing?
+    pub fn arrived(&mut self, event: Option<u32>) -> bool {
+        if event != Some(self.number) || self.open == 0 {
+            return false;
+        }
+        self.open -= 1;
+        self.open == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    fn doubt(number: u64) -> Doubt {
+        Doubt { number, sent: Time(number), cause: Cause::Time, event: None }
+    }
+
+    fn items(number: u64) -> impl Iterator<Item = Item> {
+        (0..number % 4).map(move |at| Item::Message(10 * number + at))
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_map(steps in prop::collection::vec((any::<bool>(), 1..20u64, 0..10u64), 1..200)) {
+            let mut doubtful = Doubtful::default();
+            let mut oracle = BTreeMap::new();
+            let mut next = 0;
+            for (add, by, width) in steps {
+                if add {
+                    next += by;
+                    doubtful.add(doubt(next), items(next));
+                    oracle.insert(next, items(next).collect::<Vec<_>>());
+                } else {
+                    let low = next.saturating_sub(by * 3);
+                    let acked = low..=low + width;
+                    let (mut told, mut cleared) = (Vec::new(), Vec::new());
+                    doubtful.clear(&acked, |item| told.push(item), |doubt| cleared.push(doubt.number));
+                    let expected: Vec<u64> = oracle.range(acked).map(|(number, _)| *number).collect();
+                    prop_assert_eq!(&cleared, &expected);
+                    let items: Vec<Item> = expected.iter().flat_map(|number| oracle.remove(number).unwrap()).collect();
+                    prop_assert_eq!(told, items);
+                }
+                prop_assert!(!oracle.is_empty() || doubtful.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut doubtful = Doubtful::default();
+        (1..10_000).for_each(|number| doubtful.add(doubt(number), items(number)));
+        assert_eq!(doubtful.records.len(), LOST_REMEMBERED);
+        (10_000..20_000).for_each(|number| doubtful.add(doubt(number), (0..100).map(Item::Message)));
+        assert!(doubtful.items.len() <= LOST_ITEMS_REMEMBERED && doubtful.records.len() <= LOST_ITEMS_REMEMBERED / 100);
+        let mut cleared = 0;
+        doubtful.clear(&(0..=30_000), |_| {}, |_| cleared += 1);
+        assert!(cleared > 0 && doubtful.is_empty() && doubtful.items.is_empty());
+    }
+
+    #[test]
+    fn a_reduction_is_wrong_if_all_its_losses_were() {
+        let mut episode = Episode::default();
+        assert_eq!(episode.lost(Time(5), Time(10)), (1, true));
+        assert_eq!(episode.lost(Time(10), Time(12)), (1, false));
+        assert!(!episode.arrived(None) && !episode.arrived(Some(1)));
+        assert!(episode.arrived(Some(1)));
+        assert!(!episode.arrived(Some(1)), "once");
+        assert_eq!(episode.lost(Time(11), Time(20)), (2, true));
+        assert!(!episode.arrived(Some(1)), "an earlier one");
+        assert!(episode.arrived(Some(2)));
+    }
+}

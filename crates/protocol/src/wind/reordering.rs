@@ -1,0 +1,103 @@
+//! How much reordering is forgiven (WIND-5.3; RFC 8985, section 6.2, step 4).
+
+use super::rtt::RoundTrip;
+use crate::limits::{REORDERING_CALM, REORDERING_MIN, REORDERING_THRESHOLD};
+use crate::time::Time;
+use core::time::Duration;
+
+/// More would not fit the factor; the smoothed round trip bounds the window long before.
+const DOUBLINGS_MAX: u32 = 31;
+
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub(super) struct Reordering {
+    /// The path reorders: overtaking proves nothing, only time does.
+    seen: bool,
+    doublings: u32,
+    /// Not before this may it double again.
+    widen_after: Time,
+    /// Events of loss since the last sign of reordering.
+    calm: u32,
+}
+
+impl Reordering {
+    /// Beyond the overtaker's round trip, so long a datagram may take.
+    pub fn window(&self, rtt: &RoundTrip) -> Duration {
+        let quarter = rtt.least() / 4;
+        let most = rtt.smoothed().unwrap_or_default().max(REORDERING_MIN);
+        quarter.saturating_mul(1 << self.doublings).clamp(REORDERING_MIN, most)
+    }
+
+    /// So many that overtake a datagram prove its loss at once.
+    pub fn threshold(&self) -> Option<u64> {
+        (!self.seen).then_some(REORDERING_THRESHOLD)
+    }
+
+    /// A datagram was acknowledged after one sent later.
+    pub fn seen(&mut self) {
+        (self.seen, self.calm) = (true, 0);
+    }
+
+    /// Time had declared a datagram lost that was not: time was too short.
+    pub fn widen(&mut self, rtt: &RoundTrip, now: Time) {
+        self.seen();
+        if now >= self.widen_after {
+            self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
+            self.widen_after = now + rtt.smoothed().unwrap_or_default();
+        }
+    }
+
+    /// Datagrams were lost, for the first time in a round trip.
+    pub fn event(&mut self) {
+        self.calm += 1;
+        if self.calm >= REORDERING_CALM {
+            (self.seen, self.doublings, self.calm) = (false, 0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micros(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    fn measured(least: u64, then: u64) -> RoundTrip {
+        let mut rtt = RoundTrip::default();
+        rtt.sample(micros(least), Duration::ZERO);
+        for _ in 0..200 {
+            rtt.sample(micros(then), Duration::ZERO);
+        }
+        rtt
+    }
+
+    /// WIND-5.3.
+    #[test]
+    fn a_quarter_of_the_least_round_trip_doubling_up_to_the_smoothed_one() {
+        let rtt = measured(100, 190);
+        let mut reordering = Reordering::default();
+        assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(25), Some(REORDERING_THRESHOLD)));
+        reordering.seen();
+        assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(25), None));
+        reordering.widen(&rtt, Time(0));
+        reordering.widen(&rtt, Time(1000));
+        assert_eq!(reordering.window(&rtt), micros(50), "once a round trip");
+        (1..200).for_each(|n| reordering.widen(&rtt, Time(n * 1_000_000)));
+        assert!(reordering.window(&rtt).abs_diff(micros(190)) < micros(2), "{:?}", reordering.window(&rtt));
+        assert_eq!(Reordering::default().window(&measured(4, 4)), REORDERING_MIN);
+    }
+
+    #[test]
+    fn is_forgotten_after_calm() {
+        let rtt = measured(100, 100);
+        let mut reordering = Reordering::default();
+        reordering.widen(&rtt, Time(0));
+        (1..REORDERING_CALM).for_each(|_| reordering.event());
+        reordering.seen();
+        (1..REORDERING_CALM).for_each(|_| reordering.event());
+        assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(50), None));
+        reordering.event();
+        assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(25), Some(REORDERING_THRESHOLD)));
+    }
+}
