@@ -51,13 +51,16 @@ impl Node {
     }
 
     fn drive<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
-        let mut idle_since: Option<Instant> = None;
+        let last = deadline.map(|deadline| self.time_of(deadline));
+        let mut idle_since: Option<Time> = None;
         loop {
-            let work = self.try_turn();
+            // One look at the clock a round: it costs as much as the rest of an idle turn.
+            let now = self.now();
+            let work = self.try_turn(now);
             if let Some(value) = ready() {
                 return Some(value);
             }
-            if passed(deadline) {
+            if last.is_some_and(|last| last <= now) {
                 return None;
             }
             match work {
@@ -72,13 +75,11 @@ impl Node {
                     continue;
                 }
             }
-            let since = *idle_since.get_or_insert_with(Instant::now);
-            if since.elapsed() < self.waiting.spin {
+            let since = *idle_since.get_or_insert(now);
+            if now - since < self.waiting.spin {
                 std::hint::spin_loop();
-            } else {
-                if let Some(value) = self.sleep_on_socket(deadline, ready) {
-                    return Some(value);
-                }
+            } else if let Some(value) = self.sleep_on_socket(deadline, ready) {
+                return Some(value);
             }
         }
     }

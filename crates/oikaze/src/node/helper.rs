@@ -36,20 +36,21 @@ impl Drop for EndTogether {
 impl Node {
     fn help(&self) {
         while !self.closing.load(Ordering::SeqCst) {
-            let faults = match self.role.helper_sleeps(self.now().0) {
-                Sleep::Watch => self.watch(),
+            let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
+                Sleep::Watch => (true, self.watch()),
                 Sleep::Away(limit) => {
                     let faults = self.poll(&self.helper, false, true, limit);
                     self.helper.wake_up();
-                    faults
+                    (false, faults)
                 }
             };
             self.role.helper_woke();
             if faults {
                 self.take_faults();
             }
-            if faults || self.role.helper_may_watch() {
-                self.try_turn();
+            // Back from away it looks at the role first: to watch returns at once if there is something to do.
+            if faults || (watched && self.role.helper_may_watch()) {
+                self.try_turn(self.now());
             }
         }
     }

@@ -112,7 +112,11 @@ impl Node {
 
     /// Nanoseconds since the node's start.
     pub fn now(&self) -> Time {
-        Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.time_of(Instant::now())
+    }
+
+    fn time_of(&self, at: Instant) -> Time {
+        Time(u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Look at or change the engine between turns.
@@ -138,7 +142,7 @@ impl Node {
     fn push(&self, submission: Submission) {
         self.submissions.push(submission);
         fence(Ordering::SeqCst);
-        self.try_turn();
+        self.try_turn(self.now());
     }
 
     /// Put a region into the engine's table.
@@ -147,7 +151,7 @@ impl Node {
     }
 
     /// Run one turn, unless another thread is in one (which then sees what we submitted).
-    fn try_turn(&self) -> Option<Work> {
+    fn try_turn(&self, mut now: Time) -> Option<Work> {
         let mut total: Option<Work> = None;
         loop {
             let mut engine = match self.engine.try_lock() {
@@ -155,7 +159,7 @@ impl Node {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return total,
             };
-            let work = engine.turn(self.now());
+            let work = engine.turn(now);
             let next = self.due(&engine);
             self.collect(&mut engine);
             drop(engine);
@@ -169,13 +173,14 @@ impl Node {
             if self.submissions.is_empty() {
                 return total;
             }
+            now = self.now();
         }
     }
 
     fn after_unlock(&self) {
         fence(Ordering::SeqCst);
         if !self.submissions.is_empty() {
-            self.try_turn();
+            self.try_turn(self.now());
         }
     }
 
@@ -200,6 +205,8 @@ impl Node {
                 self.news.signal();
             }
         }
+        // What was set before the sleepers' times are read, they see when they look for the last time before they sleep.
+        fence(Ordering::SeqCst);
         if news || work.more {
             self.driver.wake();
         } else {
@@ -235,7 +242,7 @@ impl Node {
         if together >= CREDIT / 8 {
             self.read_since_turn.store(0, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            self.try_turn();
+            self.try_turn(self.now());
         }
     }
 
@@ -317,8 +324,7 @@ impl Node {
         if engine.has_more() {
             return Some(Time(0));
         }
-        let since_start = |at: Instant| u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
-        let delayed = engine.link().next_wakeup().map(|at| Time(since_start(at)));
+        let delayed = engine.link().next_wakeup().map(|at| self.time_of(at));
         [engine.next_timeout(), delayed].into_iter().flatten().min()
     }
 

@@ -31,18 +31,16 @@ impl Sleeper {
         self.event.clear();
     }
 
-    /// Wake it if it sleeps past `next`.
+    /// Wake it if it sleeps past `next`. What it is woken for was made visible before (by a `SeqCst` fence).
     pub fn wake_before(&self, next: Option<Time>) {
-        fence(Ordering::SeqCst);
         let until = self.until.load(Ordering::SeqCst);
         if next.is_some_and(|next| next.0 < until) {
             self.wake();
         }
     }
 
-    /// Wake it if it sleeps. One signal is enough: it may take long until a woken thread gets a core.
+    /// Wake it if it sleeps, as [`Sleeper::wake_before`]. One signal is enough: it may take long until a woken thread gets a core.
     pub fn wake(&self) {
-        fence(Ordering::SeqCst);
         if self.until.load(Ordering::SeqCst) != 0 && self.until.swap(0, Ordering::SeqCst) != 0 {
             self.event.signal();
         }

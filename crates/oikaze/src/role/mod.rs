@@ -27,9 +27,12 @@ use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
 /// A gap between two drivers of up to this many nanoseconds is short: waking the helper for it would be a waste.
 pub(crate) const GAP_SHORT: u64 = 50_000;
 /// A helper that looks by itself within this many nanoseconds need not be woken for a short gap.
-pub(crate) const LOOK_SOON: u64 = 500_000;
+pub(crate) const LOOK_SOON: u64 = 1_000_000;
 /// While one driver stays, the helper looks ever more rarely, down to this; then a leaver always wakes it.
 const LOOK_LATE: u64 = 64_000_000;
+/// A helper that happened to look into a short gap looks again after this many nanoseconds: each look takes the core away from
+/// the application for a moment.
+const LOOK_AGAIN: u64 = LOOK_SOON / 4;
 /// A gap counts as this many nanoseconds at most, so that one long pause is forgotten after a few short ones.
 const GAP_MAX: u64 = 4 * GAP_SHORT;
 
@@ -52,6 +55,8 @@ struct State {
     helper: Helper,
     /// For how long the helper sleeps away from the socket next.
     patience: u64,
+    /// What `left_at` was when the helper looked last.
+    seen_left: u64,
 }
 
 /// What the helper does.
@@ -120,7 +125,7 @@ impl Role {
             waiting: AtomicUsize::new(0),
             left_at: AtomicU64::new(0),
             gap: AtomicU64::new(GAP_MAX),
-            state: Mutex::new(State { waiters: VecDeque::new(), helper: Helper::Awake, patience: LOOK_SOON }),
+            state: Mutex::new(State { waiters: VecDeque::new(), helper: Helper::Awake, patience: LOOK_SOON, seen_left: 0 }),
         }
     }
 
@@ -176,14 +181,20 @@ impl Role {
     /// The helper, before it sleeps: where, and for how long?
     pub fn helper_sleeps(&self, now: u64) -> Sleep {
         let mut state = self.lock();
+        let left_at = self.left_at.load(Ordering::Relaxed);
         if !self.is_driven() {
-            if self.gaps_are_short() && now.saturating_sub(self.left_at.load(Ordering::Relaxed)) < GAP_SHORT {
+            state.patience = LOOK_SOON;
+            if self.gaps_are_short() && now.saturating_sub(left_at) < GAP_SHORT {
                 // Between two drivers of an application that waits again and again: it will most likely be back before us.
-                (state.helper, state.patience) = (Helper::Away(now.saturating_add(GAP_SHORT)), LOOK_SOON);
-                return Sleep::Away(Duration::from_nanos(GAP_SHORT));
+                state.helper = Helper::Away(now.saturating_add(LOOK_AGAIN));
+                return Sleep::Away(Duration::from_nanos(LOOK_AGAIN));
             }
-            (state.helper, state.patience) = (Helper::Watching, LOOK_SOON);
+            state.helper = Helper::Watching;
             return Sleep::Watch;
+        }
+        if std::mem::replace(&mut state.seen_left, left_at) != left_at {
+            // Drivers come and go: a leaver would have to wake a helper that has more patience.
+            state.patience = LOOK_SOON;
         }
         let patience = state.patience;
         state.patience = patience.saturating_mul(2).min(LOOK_LATE);

@@ -6,7 +6,7 @@ use super::{Handover, Role, Sleep};
 #[cfg(not(loom))]
 mod steps {
     use super::*;
-    use crate::role::{GAP_MAX, GAP_SHORT, LOOK_LATE, LOOK_SOON};
+    use crate::role::{GAP_MAX, GAP_SHORT, LOOK_AGAIN, LOOK_LATE, LOOK_SOON};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Duration;
 
@@ -84,8 +84,8 @@ mod steps {
             role.helper_sleeps(now + 10);
             now += 10 + GAP_SHORT / 10;
         }
-        assert_eq!(role.helper_sleeps(now), Sleep::Away(Duration::from_nanos(GAP_SHORT)), "a driver will soon be back");
-        assert_eq!(role.helper_sleeps(now + GAP_SHORT), Sleep::Watch, "none came");
+        assert_eq!(role.helper_sleeps(now), Sleep::Away(Duration::from_nanos(LOOK_AGAIN)), "a driver will soon be back");
+        assert_eq!(role.helper_sleeps(now + LOOK_AGAIN), Sleep::Watch, "none came");
         assert!((1..15).contains(&woken), "only until the gaps are known to be short: {woken}");
         let mut spared = true;
         for _ in 0..8 {
