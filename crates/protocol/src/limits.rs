@@ -90,6 +90,14 @@ pub const ACK_HOLD: Duration = Duration::from_micros(15);
 pub const INTERACTIVE_AFTER: u32 = 4;
 /// … and at most, after some that waited in vain.
 pub const INTERACTIVE_AFTER_MAX: u32 = 64;
+/// Bulk goes in bursts of what the pace lets through in this time: timers are not finer (Linux paces TCP so, too).
+pub const PACING_SPAN: Duration = Duration::from_millis(1);
+/// And of so many bytes at least: as much as one GSO call carries.
+pub const PACING_BURST: u64 = 64 << 10;
+/// What a receiver lets each peer have in flight at any time, at least.
+pub const ALLOWANCE_MIN: u64 = 4096;
+/// For so long after it was told a share of the receive buffer may be used.
+pub const GRANT_TIME: Duration = Duration::from_millis(50);
 /// Nodes in one job.
 pub const NODES_MAX: u32 = 4096;
 /// Bytes of a published name.
@@ -116,7 +124,7 @@ const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
-const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 32 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX + 4, "ACK must fit");
+const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 40 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX + 4, "ACK must fit");
 const _: () =
     assert!(LOST_REMEMBERED * FRAGMENT_JUMBO >= WINDOW_MAX as usize && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
 const _: () = assert!(ACK_HOLD.as_nanos() < PROBE_MIN.as_nanos(), "a held acknowledgement is no loss");

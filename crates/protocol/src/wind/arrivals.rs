@@ -5,7 +5,7 @@ use super::ranges::RangeSet;
 use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wire::{Acknowledgement, Builder, RefusedMessage};
+use crate::wire::{Acknowledgement, Builder, RefusedMessage, Told};
 use alloc::collections::VecDeque;
 use core::ops::RangeInclusive;
 
@@ -24,6 +24,10 @@ pub(super) enum Wants {
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Arrivals {
+    /// Datagrams that came marked CE, modulo 2³².
+    pub marked: u32,
+    /// Bytes that the peer may have in flight.
+    pub share: u32,
     seen: RangeSet,
     /// Numbers below count as seen: their ranges are forgotten.
     floor: u64,
@@ -45,8 +49,11 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub fn new() -> Arrivals {
+    /// `share`: what the peer may have in flight.
+    pub fn new(share: u32) -> Arrivals {
         Arrivals {
+            marked: 0,
+            share,
             seen: RangeSet::new(),
             floor: 0,
             largest: 0,
@@ -172,11 +179,12 @@ impl Arrivals {
             self.interactive.goes_alone(now);
         }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
+        let tell = Told { credit, delay, marked: self.marked, share: self.share };
         let told = self.told_refusals();
         let (refusals, _) = self.refusals.make_contiguous().split_at(told);
         let mut copy = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];
         copy.iter_mut().zip(refusals).for_each(|(to, from)| *to = *from);
-        builder.acknowledge(self.ranges(), credit, delay, copy.get(..told).unwrap_or_default());
+        builder.acknowledge(self.ranges(), tell, copy.get(..told).unwrap_or_default());
         self.pending = 0;
         self.due = false;
         self.deadline = None;

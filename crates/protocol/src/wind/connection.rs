@@ -1,7 +1,7 @@
 //! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`, the way out in `transmit`.
 
 use super::arrivals::Arrivals;
-use super::congestion::{Aimd, Controller};
+use super::congestion::{Controller, Gate};
 use super::flight::{Cause, Flight, Item};
 use super::handshake::{Handshake, Heard};
 use super::inbox::Inbox;
@@ -46,6 +46,7 @@ pub struct Connection {
     pub(super) outbox: Outbox,
     pub(super) flight: Flight,
     pub(super) controller: Box<dyn Controller>,
+    pub(super) gate: Gate,
     pub(super) inbox: Inbox,
     pub(super) arrivals: Arrivals,
     pub(super) liveness: Liveness,
@@ -99,9 +100,10 @@ impl Connection {
             handshake: Handshake::new(me, peer, paths, now),
             outbox: Outbox::new(),
             flight: Flight::new(settings.failure_time),
-            controller: Box::new(Aimd::new(DATAGRAM_MIN as u64, DATAGRAM_MIN as u64)),
+            controller: settings.congestion.controller(DATAGRAM_MIN as u64, DATAGRAM_MIN as u64),
+            gate: Gate::default(),
             inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
-            arrivals: Arrivals::new(),
+            arrivals: Arrivals::new(settings.receive_buffer),
             liveness: Liveness::new(&settings, now),
             due: Due::default(),
             datagram_max: DATAGRAM_MIN,
@@ -203,6 +205,18 @@ impl Connection {
         }
     }
 
+    /// The peer may have so many bytes in flight to us (WIND-9.10); it is told with the next acknowledgement. An owner that never
+    /// says lets it have the whole receive buffer.
+    pub fn grant(&mut self, bytes: u64) {
+        self.arrivals.share = u32::try_from(bytes).unwrap_or(u32::MAX);
+    }
+
+    /// The datagram that [`receive`](Self::receive) is given next came marked CE: some queue on its way is filling (WIND-9.5).
+    pub fn marked(&mut self) {
+        self.arrivals.marked = self.arrivals.marked.wrapping_add(1);
+        self.statistics.marked_received += 1;
+    }
+
     /// Say goodbye. Messages not settled fail; [`Event::Dead`] follows at once, the CLOSE at the next `transmit`, and again
     /// twice if the connection is kept for that long.
     pub fn close(&mut self, now: Time) {
@@ -238,15 +252,23 @@ impl Connection {
             self.arrivals.deadline(),
             self.flight.loss_time(),
             self.flight.probe_time(),
+            self.pace_time(),
             credit,
             Some(self.liveness.next_timeout()),
         ];
         timers.into_iter().flatten().min()
     }
 
+    /// When the pace lets the next fragment go, if nothing else is in its way.
+    fn pace_time(&self) -> Option<Time> {
+        let opens = self.gate.opens()?;
+        (self.outbox.has_bulk() && self.flight.in_flight() < self.controller.window()).then_some(opens)
+    }
+
     /// Mark what has become due. Calling it early is harmless.
     pub fn timeout(&mut self, now: Time) {
         self.liveness.look(now);
+        self.gate.look(now);
         if self.phase != Phase::Open {
             return;
         }
@@ -327,7 +349,8 @@ impl Connection {
         let fragment = [FRAGMENT_JUMBO, FRAGMENT_ETHERNET].into_iter().find(|size| *size <= room).unwrap_or(room);
         self.datagram_max = datagram_max;
         let window = self.settings.window_max.min(u64::from(them.receive_buffer));
-        self.controller = Box::new(Aimd::new(datagram_max as u64, window));
+        self.controller = self.settings.congestion.controller(datagram_max as u64, window);
+        self.gate = Gate::new(u64::from(them.receive_buffer), self.handshake.me.nodes);
         self.liveness = Liveness::new(&self.settings, now);
         self.events.push_back(Event::Established);
         self.outbox.open(Sizes { frames, fragment: fragment as u64 }, them.credit, &mut self.events);
@@ -361,7 +384,7 @@ impl Connection {
     fn forget(&mut self) {
         self.flight = Flight::new(self.settings.failure_time);
         self.inbox = Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
-        self.arrivals = Arrivals::new();
+        self.arrivals = Arrivals::new(self.arrivals.share);
         self.due = Due::default();
     }
 

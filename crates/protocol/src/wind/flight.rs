@@ -47,6 +47,7 @@ struct Sent {
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct Acked {
     pub bytes: u64,
+    pub datagrams: u32,
     /// When the latest of them was sent.
     pub latest: Time,
     /// A round trip that they have shown.
@@ -197,6 +198,7 @@ impl Flight {
             for at in (first..=last).rev() {
                 let Some((sent, items)) = self.retire(at) else { continue };
                 acked.bytes += u64::from(sent.bytes);
+                acked.datagrams += 1;
                 acked.latest = acked.latest.max(sent.at);
                 News::add(&mut news, self.first + at as u64, sent.at);
                 self.items.range(items).copied().for_each(&mut on_item);
@@ -234,7 +236,7 @@ impl Flight {
     fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
         let (number, sent) = news.newest;
         let told = number == ack.largest;
-        let round_trip = told.then(|| self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.delay))));
+        let round_trip = told.then(|| self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.told.delay))));
         let largest = self.overtaker.map_or(0, |overtaker| overtaker.number);
         if news.least < largest {
             self.reordering.seen();

@@ -1,8 +1,9 @@
 //! The way in: from a verified datagram up. Nothing here emits.
 
 use super::arrivals::Wants;
+use super::congestion::Sample;
 use super::connection::{Connection, FAREWELLS, Phase};
-use super::flight::Item;
+use super::flight::{Acked, Item};
 use super::inbox::{Above, Taken};
 use super::{Death, Upper};
 use crate::time::Time;
@@ -178,7 +179,7 @@ impl Connection {
 
     /// An ACK frame came; `false` if it cannot be from a correct peer.
     fn acknowledged(&mut self, now: Time, ack: &Acknowledgement<'_>) -> bool {
-        let Connection { flight, outbox, arrivals, events, controller, statistics, round_trips, .. } = self;
+        let Connection { flight, outbox, arrivals, events, controller, gate, statistics, round_trips, .. } = self;
         statistics.acknowledgements_received += 1;
         outbox.look(now);
         let limited = flight.in_flight() * 2 >= controller.window();
@@ -201,7 +202,9 @@ impl Connection {
             round_trips.record(round_trip);
         }
         if acked.bytes > 0 {
-            controller.acknowledged(acked.bytes, acked.latest, limited);
+            let Acked { bytes, datagrams, latest, round_trip, .. } = acked;
+            let sample = Sample { now, bytes, sent: latest, delay: round_trip, datagrams, marked: 0, limited };
+            statistics.marked_sent += gate.acknowledged(&mut **controller, sample, ack.told.marked, flight.rtt.smoothed());
         }
         if acked.bytes + acked.spurious > 0 {
             self.due.probes = 0;
@@ -211,7 +214,8 @@ impl Connection {
             statistics.windows_restored += 1;
             controller.spurious(now);
         }
-        outbox.grant(ack.credit);
+        gate.granted(now, ack.told.share);
+        outbox.grant(ack.told.credit);
         outbox.advance(events);
         self.detect_lost(now);
         true

@@ -1,5 +1,6 @@
 //! What the user of a connection chooses.
 
+use super::congestion::Algorithm;
 use crate::limits;
 use crate::wire::SealKind;
 use core::time::Duration;
@@ -25,6 +26,8 @@ pub struct Settings {
     pub datagram_max: u16,
     /// Bytes our socket buffers.
     pub receive_buffer: u32,
+    /// What decides how much may be in flight.
+    pub congestion: Algorithm,
     /// What every datagram but the handshake's ends with.
     pub seal: SealKind,
 }
@@ -41,6 +44,7 @@ impl Default for Settings {
             assembly_max: limits::ASSEMBLY_MAX,
             datagram_max: limits::DATAGRAM_ETHERNET,
             receive_buffer: limits::RECEIVE_BUFFER,
+            congestion: Algorithm::default(),
             seal: SealKind::EndToEnd,
         }
     }

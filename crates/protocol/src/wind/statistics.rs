@@ -34,6 +34,10 @@ pub struct Statistics {
     pub spurious_losses: u64,
     /// Times that all losses for which the window was reduced had been spurious.
     pub windows_restored: u64,
+    /// Datagrams that came marked: a queue on the way was filling.
+    pub marked_received: u64,
+    /// Of the datagrams sent, those that the peer says came marked.
+    pub marked_sent: u64,
     /// Datagrams received a second time, or too late to tell.
     pub duplicate_datagrams: u64,
     /// Messages (or parts) that had already arrived in another datagram.

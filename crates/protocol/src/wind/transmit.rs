@@ -56,9 +56,13 @@ impl Connection {
 
     /// WIND-3.6: small messages are not queued behind bulk, nor bulk behind a flood of small ones.
     fn turn(&self, now: Time) -> Option<Turn> {
-        if self.due.probes > 0 || self.flight.in_flight() < self.controller.window() {
+        let probes = self.due.probes > 0;
+        if probes || self.flight.in_flight() < self.gate.window(&*self.controller, now) {
             let bulk_first = self.due.bulk_turn > 0 || !self.outbox.has_small();
-            if bulk_first && let Some(piece) = self.outbox.peek_bulk() {
+            if bulk_first
+                && (probes || self.gate.is_open(now))
+                && let Some(piece) = self.outbox.peek_bulk()
+            {
                 return Some(Turn::Bulk(piece));
             }
             if self.outbox.has_small() {
@@ -201,13 +205,14 @@ impl Connection {
     /// The datagram's frames are complete. What follows on the wire, if it lies in a segment.
     fn finish(&mut self, now: Time, mut builder: Builder<'_>, piece: Option<Piece>, elicits: bool) -> Option<Segment> {
         let (segment, inline) = piece.map_or((None, None), |piece| self.outbox.body_of(piece));
-        let full = self.flight.in_flight() + builder.len() as u64 >= self.controller.window();
+        let full = self.flight.in_flight() + builder.len() as u64 >= self.gate.window(&*self.controller, now);
         if elicits && (full || self.due.probes > 0) {
             builder.flag(Flags::ACK_NOW);
         }
         let asks = builder.has(Flags::ACK_NOW);
         let bytes = builder.finish(inline);
         self.flight.commit(now, bytes, elicits, asks);
+        self.gate.sent(now, bytes);
         if elicits {
             self.due.probes = self.due.probes.saturating_sub(1);
         }

@@ -1,6 +1,7 @@
-//! The ACK frame (WIRE-4.2): ranges of datagram numbers, delay, credit, refusals.
+//! The ACK frame (WIRE-4.2): ranges of datagram numbers, delay, credit, marks, share, refusals.
 //!
-//! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | 0 u16 | below u32 | (gap u32, below u32)* | (number u64, code u8)*`.
+//! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | 0 u16 | marked u32 | share u32 | below u32 | (gap u32, below u32)* |
+//! (number u64, code u8)*`.
 //! The first range is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one before. With no range
 //! at all (when only refusals or credit can be told) `largest` and `below` are 0.
 
@@ -11,7 +12,7 @@ use crate::wind::Refusal;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-const FIXED: usize = PREFIX_LEN + 8 + 8 + 4 + 4;
+const FIXED: usize = PREFIX_LEN + 8 + 8 + 4 + 4 + 4 + 4;
 const FIRST_RANGE: usize = 4;
 const RANGE: usize = 8;
 const REFUSED: usize = 9;
@@ -25,15 +26,26 @@ pub struct RefusedMessage {
     pub refusal: Refusal,
 }
 
+/// What an ACK frame tells besides ranges and refusals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// All the credit ever granted, in bytes.
+    pub credit: u64,
+    /// Nanoseconds between the arrival of the largest datagram number received and this frame.
+    pub delay: u32,
+    /// Datagrams that came marked CE, modulo 2³² (WIND-9.5).
+    pub marked: u32,
+    /// Bytes that the frame's receiver may have in flight (WIND-9.10).
+    pub share: u32,
+}
+
 /// An ACK frame, checked: all ranges and refusals are sound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Acknowledgement<'a> {
     /// The largest datagram number received.
     pub largest: u64,
-    /// All the credit ever granted, in bytes.
-    pub credit: u64,
-    /// Nanoseconds between the arrival of `largest` and this frame.
-    pub delay: u32,
+    /// What else it tells.
+    pub told: Told,
     /// No range at all: nothing is acknowledged.
     none: bool,
     below: u32,
@@ -64,14 +76,14 @@ impl<'a> Acknowledgement<'a> {
         let (largest, credit, delay) = (body.u64()?, body.u64()?, body.u32()?);
         let (ranges, refusals) = (usize::from(body.u8()?), usize::from(body.u8()?));
         body.zeros::<2>()?;
+        let (marked, share) = (body.u32()?, body.u32()?);
         if ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {
             return None;
         }
         let below = body.u32()?;
         let frame = Acknowledgement {
             largest,
-            credit,
-            delay,
+            told: Told { credit, delay, marked, share },
             none: ranges == 0,
             below,
             ranges: body.take(ranges.saturating_sub(1) * RANGE)?,
@@ -85,17 +97,18 @@ impl<'a> Acknowledgement<'a> {
     pub(super) fn write(
         into: &mut Vec<u8>,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
-        credit: u64,
-        delay: u32,
+        told: Told,
         refusals: &[RefusedMessage],
     ) {
         let start = into.len();
         let mut ranges = ranges.take(ACK_RANGES_MAX).peekable();
         put_prefix(into, kind::ACKNOWLEDGE, 0, 0);
         into.put_u64(ranges.peek().map_or(0, |range| *range.end()));
-        into.put_u64(credit);
-        into.put_u32(delay);
+        into.put_u64(told.credit);
+        into.put_u32(told.delay);
         into.put_u32(0);
+        into.put_u32(told.marked);
+        into.put_u32(told.share);
         let mut count: u8 = 0;
         let mut smallest = 0;
         for range in ranges {
@@ -113,14 +126,14 @@ impl<'a> Acknowledgement<'a> {
         if count == 0 {
             into.put_u32(0);
         }
-        let told = refusals.get(..REFUSALS_MAX.min(refusals.len())).unwrap_or_default();
-        for refused in told {
+        let refusals = refusals.get(..REFUSALS_MAX.min(refusals.len())).unwrap_or_default();
+        for refused in refusals {
             into.put_u64(refused.number);
             into.put_u8(refused.refusal as u8);
         }
         let len = u16::try_from(into.len() - start).unwrap_or(0);
         patch(into, start + 2, &len.to_le_bytes());
-        patch(into, start + PREFIX_LEN + 20, &[count, u8::try_from(told.len()).unwrap_or(0)]);
+        patch(into, start + PREFIX_LEN + 20, &[count, u8::try_from(refusals.len()).unwrap_or(0)]);
     }
 }
 

@@ -1,7 +1,9 @@
 //! Writing one datagram.
 
 use super::frame::{PREFIX_LEN, kind, put_prefix};
-use super::{Acknowledgement, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage, SealKind, SmallMessage, Withdrawal};
+use super::{
+    Acknowledgement, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage, SealKind, SmallMessage, Told, Withdrawal,
+};
 use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -78,14 +80,8 @@ impl<'b> Builder<'b> {
     }
 
     /// What has arrived: at least one range, largest first.
-    pub fn acknowledge(
-        &mut self,
-        ranges: impl Iterator<Item = RangeInclusive<u64>>,
-        credit: u64,
-        delay: u32,
-        refusals: &[RefusedMessage],
-    ) {
-        Acknowledgement::write(self.into, ranges, credit, delay, refusals);
+    pub fn acknowledge(&mut self, ranges: impl Iterator<Item = RangeInclusive<u64>>, told: Told, refusals: &[RefusedMessage]) {
+        Acknowledgement::write(self.into, ranges, told, refusals);
     }
 
     /// Ask for an acknowledgement.

@@ -15,7 +15,7 @@ mod seal;
 mod tests;
 mod view;
 
-pub use acknowledge::{Acknowledgement, RangesDescending, Refusals, RefusedMessage};
+pub use acknowledge::{Acknowledgement, RangesDescending, Refusals, RefusedMessage, Told};
 pub use build::Builder;
 pub use frame::{Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
 pub use header::{Flags, Header};

@@ -16,7 +16,7 @@ enum Plain {
     Message { number: u64, class: Class, credited: bool, head: Vec<u8>, body: Vec<u8> },
     Open { number: u64, class: Class, credited: bool, head: Vec<u8>, len: u64 },
     Withdraw(Withdrawal),
-    Acknowledge { ranges: Vec<RangeInclusive<u64>>, credit: u64, delay: u32, refusals: Vec<RefusedMessage> },
+    Acknowledge { ranges: Vec<RangeInclusive<u64>>, told: Told, refusals: Vec<RefusedMessage> },
 }
 
 fn class() -> impl Strategy<Value = Class> {
@@ -32,6 +32,15 @@ fn ranges() -> impl Strategy<Value = Vec<RangeInclusive<u64>>> {
             high -= below + gap + 1;
         }
         ranges
+    })
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(credit, delay, marked, share)| Told {
+        credit,
+        delay,
+        marked,
+        share,
     })
 }
 
@@ -51,8 +60,8 @@ fn plain() -> impl Strategy<Value = Plain> {
             charged,
             len
         })),
-        (ranges(), any::<u64>(), any::<u32>(), prop::collection::vec(refused, 0..=REFUSALS_MAX))
-            .prop_map(|(ranges, credit, delay, refusals)| Plain::Acknowledge { ranges, credit, delay, refusals }),
+        (ranges(), told(), prop::collection::vec(refused, 0..=REFUSALS_MAX))
+            .prop_map(|(ranges, told, refusals)| Plain::Acknowledge { ranges, told, refusals }),
     ]
 }
 
@@ -67,8 +76,8 @@ fn write(builder: &mut Builder<'_>, plain: &Plain) {
             builder.open(&Open { number: *number, class: *class, credited: *credited, head, len: *len });
         }
         Plain::Withdraw(withdrawal) => builder.withdraw(*withdrawal),
-        Plain::Acknowledge { ranges, credit, delay, refusals } => {
-            builder.acknowledge(ranges.iter().cloned(), *credit, *delay, refusals);
+        Plain::Acknowledge { ranges, told, refusals } => {
+            builder.acknowledge(ranges.iter().cloned(), *told, refusals);
         }
     }
 }
@@ -83,9 +92,9 @@ fn same(frame: &Frame<'_>, plain: &Plain) -> bool {
             *o == Open { number: *number, class: *class, credited: *credited, head, len: *len }
         }
         (Frame::Withdraw(w), Plain::Withdraw(withdrawal)) => w == withdrawal,
-        (Frame::Acknowledge(a), Plain::Acknowledge { ranges, credit, delay, refusals }) => {
+        (Frame::Acknowledge(a), Plain::Acknowledge { ranges, told, refusals }) => {
             a.ranges().eq(ranges.iter().cloned())
-                && (a.credit, a.delay) == (*credit, *delay)
+                && a.told == *told
                 && a.refusals().eq(refusals.iter().copied())
                 && a.largest == ranges.first().map_or(0, |range| *range.end())
         }

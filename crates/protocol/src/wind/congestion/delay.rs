@@ -1,0 +1,234 @@
+//! The default: a delay target in the manner of Swift (Kumar and others, SIGCOMM 2020) with the marks of DCTCP (RFC 8257).
+//!
+//! Swift's target is tens of microseconds, measured by network cards. Here a round trip passes two hosts whose processors are shared, so
+//! the target is milliseconds: it keeps deep queues short, marks keep shallow ones from filling, and an idle path is never throttled.
+
+use super::least::Least;
+use super::rivals::{Finding, Rivals};
+use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
+use crate::time::Time;
+use core::time::Duration;
+
+/// No round trip below this is a signal.
+const TARGET_MIN: Duration = Duration::from_millis(2);
+/// Nor one that is longer than the least by less than this.
+const HOST_BUDGET: Duration = Duration::from_millis(1);
+/// Flow scaling: what is added to the target of the smallest window, and the window in datagrams from which on nothing is.
+const SCALING: Duration = Duration::from_millis(2);
+const SCALING_UNTIL: u64 = 256;
+/// Round trips without a signal until growth doubles with each.
+const PATIENCE: u32 = 8;
+/// One, as a fraction marked.
+const ALL: u64 = 1 << 20;
+
+/// Window by delay and marks.
+#[derive(Clone, Debug)]
+pub struct Delay {
+    limits: Limits,
+    window: u64,
+    /// Doubling below it.
+    threshold: u64,
+    /// Bytes acknowledged that have not yet made a byte of growth, times the window.
+    rest: u64,
+    least: Least,
+    /// The fraction of datagrams that is marked, smoothed, of [`ALL`].
+    fraction: u64,
+    round: Round,
+    /// Round trips without a signal.
+    clean: u32,
+    /// Signals about what was sent before this moment are part of the same event.
+    cut: Option<Time>,
+    /// Window and threshold before the last loss or stall.
+    undo: Option<(u64, u64)>,
+    rivals: Rivals,
+}
+
+/// One round trip: until something sent after its start is acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    start: Time,
+    least: Duration,
+    datagrams: u64,
+    marked: u64,
+    /// The largest window in it.
+    window: u64,
+    signal: bool,
+    limited: bool,
+}
+
+impl Round {
+    fn new(start: Time, window: u64) -> Round {
+        Round { start, least: Duration::MAX, datagrams: 0, marked: 0, window, signal: false, limited: false }
+    }
+}
+
+impl Delay {
+    /// In slow start.
+    #[must_use]
+    pub fn new(limits: Limits) -> Delay {
+        Delay {
+            limits,
+            window: limits.first,
+            threshold: u64::MAX,
+            rest: 0,
+            least: Least::new(),
+            fraction: ALL,
+            round: Round::new(Time(0), limits.first),
+            clean: 0,
+            cut: None,
+            undo: None,
+            rivals: Rivals::new(),
+        }
+    }
+
+    /// The target of a large window, and what is allowed above the least round trip.
+    fn target(&self) -> (Duration, Duration) {
+        let least = self.least.get();
+        let target = least.saturating_add(HOST_BUDGET).max(TARGET_MIN);
+        (target, target.saturating_sub(least))
+    }
+
+    /// What a small window's target is longer: as 1 / √window.
+    fn scaling(&self) -> Duration {
+        let thousandths = |datagrams: u64| 1_000_000 / (datagrams.saturating_mul(1_000_000)).isqrt().max(1);
+        let (small, large) = (thousandths(2), thousandths(SCALING_UNTIL));
+        let now = thousandths(self.window / self.limits.datagram).clamp(large, small);
+        SCALING * u32::try_from(now - large).unwrap_or(0) / u32::try_from(small - large).unwrap_or(1)
+    }
+
+    /// By how much this delay exceeds the target.
+    fn excess(&self, delay: Duration) -> Option<Duration> {
+        let (target, _) = self.target();
+        // Most are not near it: the square root is for the rest.
+        let excess = delay.checked_sub(target)?;
+        excess.checked_sub(self.scaling()).filter(|excess| !excess.is_zero())
+    }
+
+    fn shrink(&mut self, less: u64, now: Time) {
+        self.window = self.limits.clamp(self.window.saturating_sub(less));
+        self.threshold = self.window;
+        self.cut = Some(now);
+        (self.clean, self.rest, self.round.signal) = (0, 0, true);
+    }
+
+    /// React to delay and marks; was there a signal? (WIND-9.3, WIND-9.5)
+    fn heed(&mut self, sample: &Sample) -> bool {
+        let excess = sample.delay.and_then(|delay| self.excess(delay).map(|excess| (excess, delay)));
+        if sample.marked == 0 && excess.is_none() {
+            return false;
+        }
+        if self.cut.is_none_or(|cut| sample.sent > cut) {
+            let by_marks = if sample.marked > 0 { share_of(self.window, self.fraction, 2 * ALL) } else { 0 };
+            let by_delay = excess.map_or(0, |(excess, delay)| {
+                let part = share_of(self.window, nanos(excess) / 5 * 4, nanos(delay));
+                part.min(self.window / 2)
+            });
+            self.shrink(by_marks.max(by_delay), sample.now);
+        }
+        true
+    }
+
+    fn grow(&mut self, sample: &Sample) {
+        if !sample.limited || self.cut.is_some_and(|cut| sample.sent <= cut) {
+            return;
+        }
+        if self.window < self.threshold {
+            let (target, allowed) = self.target();
+            if sample.delay.is_some_and(|delay| delay > target - allowed / 2) {
+                self.threshold = self.window;
+            }
+            self.window += sample.bytes;
+        } else {
+            let step = self.limits.datagram << self.clean.saturating_sub(PATIENCE).min(20);
+            self.rest += sample.bytes * step.min(self.window / 4).max(1);
+            self.window += self.rest / self.window;
+            self.rest %= self.window;
+        }
+        self.window = self.limits.clamp(self.window);
+    }
+
+    /// A round trip is over.
+    fn end_round(&mut self, now: Time) {
+        let Round { least, datagrams, marked, signal, limited, window, .. } = self.round;
+        if datagrams > 0 {
+            self.fraction = self.fraction - self.fraction / 16 + share_of(ALL, marked.min(datagrams), datagrams) / 16;
+        }
+        self.clean = if signal { 0 } else { self.clean.saturating_add(u32::from(limited)) };
+        if least < Duration::MAX {
+            let (target, allowed) = self.target();
+            let finding = match least {
+                _ if least > target + allowed / 2 + self.scaling() => Finding::Stubborn,
+                _ if least < target - allowed / 2 => Finding::Calm,
+                _ => Finding::Mixed,
+            };
+            if let Some(window) = self.rivals.round(now, finding, window, self.limits) {
+                (self.window, self.threshold, self.clean, self.cut) = (window, window, 0, None);
+            }
+        }
+        self.round = Round::new(now, self.window());
+    }
+}
+
+impl Controller for Delay {
+    fn window(&self) -> u64 {
+        self.rivals.contest().map_or(self.window, Controller::window)
+    }
+
+    fn acknowledged(&mut self, sample: &Sample) {
+        if let Some(delay) = sample.delay {
+            self.least.take(sample.now, delay);
+            self.round.least = self.round.least.min(delay);
+        }
+        self.round.datagrams += u64::from(sample.datagrams);
+        self.round.marked += u64::from(sample.marked);
+        self.round.limited |= sample.limited;
+        if let Some(cubic) = self.rivals.contest_mut() {
+            cubic.acknowledged(sample);
+        } else if !self.heed(sample) {
+            self.grow(sample);
+        }
+        self.round.window = self.round.window.max(self.window);
+        if sample.sent >= self.round.start {
+            self.end_round(sample.now);
+        }
+    }
+
+    fn lost(&mut self, sent: Time, now: Time) {
+        if let Some(cubic) = self.rivals.contest_mut() {
+            cubic.lost(sent, now);
+        } else if self.cut.is_none_or(|cut| sent > cut) {
+            self.undo = Some((self.window, self.threshold));
+            self.shrink(self.window / 10 * 3, now);
+        }
+    }
+
+    fn spurious(&mut self, now: Time) {
+        if let Some(cubic) = self.rivals.contest_mut() {
+            cubic.spurious(now);
+        } else if let Some((window, threshold)) = self.undo.take() {
+            (self.window, self.threshold) = (self.window.max(window), self.threshold.max(threshold));
+        }
+    }
+
+    fn stalled(&mut self, now: Time) {
+        let half = self.limits.clamp(self.window() / 2);
+        self.undo = Some((self.window(), self.threshold));
+        self.rivals.forget();
+        self.shrink(self.window, now);
+        self.threshold = half;
+    }
+
+    fn haste(&self) -> u64 {
+        let doubling = self.window < self.threshold && self.rivals.contest().is_none();
+        if doubling { HASTE_DOUBLING } else { HASTE }
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `part` / `of` of a value.
+fn share_of(value: u64, part: u64, of: u64) -> u64 {
+    u64::try_from(u128::from(value) * u128::from(part) / u128::from(of.max(1))).unwrap_or(u64::MAX)
+}

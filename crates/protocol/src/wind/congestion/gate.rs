@@ -1,0 +1,137 @@
+//! What may go now: the window, the grant and the pace together; and what acknowledgements say of them.
+
+use super::pacer::Pacer;
+use super::share::Grant;
+use super::{Controller, Sample};
+use crate::time::Time;
+use core::time::Duration;
+
+/// The way out of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gate {
+    grant: Grant,
+    pacer: Pacer,
+    /// The peer's count of marked datagrams, as far as it was heeded.
+    marked: u32,
+    /// The last moment we know of.
+    now: Time,
+}
+
+impl Gate {
+    /// Towards a peer with this receive buffer, in a job of so many nodes.
+    pub fn new(buffer: u64, nodes: u32) -> Gate {
+        Gate { grant: Grant::new(buffer, nodes), ..Gate::default() }
+    }
+
+    /// It is now so late.
+    pub fn look(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Bytes that may be in flight (WIND-6.1).
+    pub fn window(&self, controller: &dyn Controller, now: Time) -> u64 {
+        controller.window().min(self.grant.bytes(now))
+    }
+
+    /// May a fragment go now, as far as the pace is concerned (WIND-9.8)?
+    pub fn is_open(&self, now: Time) -> bool {
+        self.pacer.may_send(now)
+    }
+
+    /// When one may, if that is later than when we last looked.
+    pub fn opens(&self) -> Option<Time> {
+        Some(self.pacer.release()).filter(|at| *at > self.now)
+    }
+
+    /// A datagram goes.
+    pub fn sent(&mut self, now: Time, bytes: usize) {
+        self.now = now;
+        self.pacer.sent(now, bytes);
+    }
+
+    /// An ACK has come: what it grants.
+    pub fn granted(&mut self, now: Time, share: u32) {
+        self.grant.told(now, share);
+    }
+
+    /// An ACK has come and acknowledges `sample`, but for the marks, of which it counts `marked` in all (WIND-9.5); how many are new.
+    pub fn acknowledged(
+        &mut self,
+        controller: &mut dyn Controller,
+        sample: Sample,
+        marked: u32,
+        round_trip: Option<Duration>,
+    ) -> u64 {
+        // An acknowledgement that was overtaken counts less than what is known: modulo 2³², half of all differences are negative.
+        let new = marked.wrapping_sub(self.marked);
+        let new = if new > u32::MAX / 2 { 0 } else { new };
+        self.marked = self.marked.wrapping_add(new);
+        let new = new.min(sample.datagrams);
+        controller.acknowledged(&Sample { marked: new, ..sample });
+        if let Some(round_trip) = round_trip {
+            self.pacer.set_pace(controller.window(), controller.haste(), round_trip);
+        }
+        u64::from(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Algorithm;
+    use super::*;
+
+    struct Counter(u32);
+
+    impl Controller for Counter {
+        fn window(&self) -> u64 {
+            1 << 20
+        }
+        fn acknowledged(&mut self, sample: &Sample) {
+            self.0 += sample.marked;
+        }
+        fn lost(&mut self, _: Time, _: Time) {}
+        fn spurious(&mut self, _: Time) {}
+        fn stalled(&mut self, _: Time) {}
+    }
+
+    /// WIND-9.5
+    #[test]
+    fn marks_are_told_once_and_believed_no_further_than_they_can_be() {
+        let (mut gate, mut counter) = (Gate::new(1 << 20, 2), Counter(0));
+        let sample = Sample { now: Time(9), bytes: 8000, sent: Time(1), delay: None, datagrams: 8, marked: 0, limited: true };
+        let mut told = |gate: &mut Gate, marked: u32| {
+            gate.acknowledged(&mut counter, sample, marked, None);
+            counter.0
+        };
+        assert_eq!(told(&mut gate, 3), 3);
+        assert_eq!(told(&mut gate, 3), 3);
+        assert_eq!(told(&mut gate, 1), 3, "overtaken");
+        assert_eq!(told(&mut gate, 5), 5);
+        assert_eq!(told(&mut gate, 1000), 13, "no more than were acknowledged");
+        assert_eq!(told(&mut gate, 1001), 14);
+        gate.marked = u32::MAX;
+        assert_eq!(told(&mut gate, 1), 16, "it wraps");
+    }
+
+    /// WIND-9.8
+    #[test]
+    fn it_says_when_it_opens_only_while_it_is_closed() {
+        let mut gate = Gate::new(1 << 20, 2);
+        let mut controller = Algorithm::Delay.controller(1472, 1 << 20);
+        let (at, round_trip) = (Time(1_000_000), Duration::from_millis(100));
+        let sample =
+            Sample { now: at, bytes: 1, sent: Time(1), delay: Some(round_trip), datagrams: 1, marked: 0, limited: false };
+        gate.acknowledged(&mut *controller, sample, 0, Some(round_trip));
+        assert_eq!((gate.is_open(at), gate.opens()), (true, None));
+        let mut sent = 0;
+        while gate.is_open(at) {
+            gate.sent(at, 1472);
+            sent += 1472;
+        }
+        assert!((64 << 10..(64 << 10) + 3000).contains(&sent), "a burst: {sent}");
+        let opens = gate.opens().unwrap();
+        assert!(opens > at && gate.is_open(opens));
+        gate.look(opens);
+        assert_eq!(gate.opens(), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! Is the delay ours? (WIND-9.4) Whoever yields to every queue starves beside those who fill it.
+
+use super::{Controller, Cubic, Limits};
+use crate::time::Time;
+use core::time::Duration;
+
+/// Round trips in a row whose delay did not obey.
+const STUBBORN: u32 = 6;
+/// Between a contest's beginning and its first test, and at most between two.
+const TEST_MIN: Duration = Duration::from_secs(2);
+const TEST_MAX: Duration = Duration::from_secs(32);
+
+/// What a round trip showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// Far too much delay, all the time.
+    Stubborn,
+    /// Hardly any delay at least once.
+    Calm,
+    /// Neither.
+    Mixed,
+}
+
+/// Watches whether delay obeys, and competes where it does not.
+#[derive(Clone, Debug)]
+pub(super) struct Rivals {
+    contest: Option<Contest>,
+    stubborn: u32,
+    /// The window before the delay was fought, and whether that was the end of a contest.
+    before: u64,
+    testing: bool,
+    interval: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Contest {
+    cubic: Cubic,
+    test_at: Time,
+}
+
+impl Rivals {
+    pub fn new() -> Rivals {
+        Rivals { contest: None, stubborn: 0, before: 0, testing: false, interval: TEST_MIN }
+    }
+
+    /// Who decides while we compete.
+    pub fn contest(&self) -> Option<&Cubic> {
+        self.contest.as_ref().map(|contest| &contest.cubic)
+    }
+
+    pub fn contest_mut(&mut self) -> Option<&mut Cubic> {
+        self.contest.as_mut().map(|contest| &mut contest.cubic)
+    }
+
+    /// A round trip is over, in which the window was at least `window`. When a contest ends by it: the window to go on with.
+    pub fn round(&mut self, now: Time, finding: Finding, window: u64, limits: Limits) -> Option<u64> {
+        if let Some(contest) = &self.contest {
+            let calm = finding == Finding::Calm;
+            if !calm && now < contest.test_at {
+                return None;
+            }
+            let window = contest.cubic.window();
+            self.contest = None;
+            (self.testing, self.before, self.stubborn) = (!calm, window, 0);
+            self.interval = if calm { TEST_MIN } else { (self.interval * 2).min(TEST_MAX) };
+            return Some(window);
+        }
+        if finding != Finding::Stubborn {
+            // One round of obedience is enough: it shows that the queue is ours.
+            (self.stubborn, self.testing) = (0, false);
+            return None;
+        }
+        if self.stubborn == 0 && !self.testing {
+            self.before = window;
+        }
+        self.stubborn += 1;
+        if self.stubborn >= STUBBORN {
+            let window = if self.testing { self.before } else { self.before / 10 * 7 };
+            self.contest = Some(Contest { cubic: Cubic::resume(limits, window), test_at: now + self.interval });
+        }
+        None
+    }
+
+    /// Begin anew.
+    pub fn forget(&mut self) {
+        *self = Rivals::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_stubborn_rounds_begin_it_and_calm_or_time_ends_it() {
+        let limits = Limits::new(1000, 1 << 30);
+        let mut rivals = Rivals::new();
+        for _ in 0..5 {
+            rivals.round(Time(0), Finding::Stubborn, 100_000, limits);
+        }
+        rivals.round(Time(0), Finding::Mixed, 10_000, limits);
+        for _ in 0..6 {
+            assert!(rivals.contest().is_none());
+            assert_eq!(rivals.round(Time(0), Finding::Stubborn, 50_000, limits), None);
+        }
+        assert_eq!(rivals.contest().map(Controller::window), Some(35_000));
+        let tested = Time(0) + TEST_MIN;
+        assert_eq!(rivals.round(Time(1), Finding::Mixed, 0, limits), None);
+        assert_eq!(rivals.round(tested, Finding::Stubborn, 0, limits), Some(35_000), "put to the test");
+        for _ in 0..6 {
+            rivals.round(tested, Finding::Stubborn, 5000, limits);
+        }
+        assert_eq!(rivals.contest().map(Controller::window), Some(35_000), "it still does not obey");
+        assert_eq!(rivals.round(tested, Finding::Calm, 0, limits), Some(35_000));
+        assert!(rivals.contest().is_none());
+    }
+}

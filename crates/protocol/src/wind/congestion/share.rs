@@ -1,0 +1,120 @@
+//! Receiver-driven credit (WIND-9.9 to WIND-9.11): those that send to a node share its receive buffer, and it says how.
+
+use crate::Rank;
+use crate::limits::{ALLOWANCE_MIN, GRANT_TIME};
+use crate::time::Time;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// What each of a node's peers may have in flight to it at any time, in bytes. Both ends compute it.
+pub(crate) fn allowance(buffer: u64, nodes: u32) -> u64 {
+    let peers = u64::from(nodes.saturating_sub(1)).max(1);
+    (buffer / 4 / peers).max(ALLOWANCE_MIN).min(buffer.max(1))
+}
+
+/// The sender's side: what the peer has granted, and until when that is good.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Grant {
+    allowance: u64,
+    share: u64,
+    until: Time,
+}
+
+impl Grant {
+    /// To a peer with this receive buffer, in a job of so many nodes.
+    pub fn new(buffer: u64, nodes: u32) -> Grant {
+        let allowance = allowance(buffer, nodes);
+        Grant { allowance, share: allowance, until: Time(0) }
+    }
+
+    /// An ACK has told a share.
+    pub fn told(&mut self, now: Time, share: u32) {
+        (self.share, self.until) = (u64::from(share), now + GRANT_TIME);
+    }
+
+    /// Bytes that may be in flight.
+    pub fn bytes(&self, now: Time) -> u64 {
+        if now <= self.until { self.share.max(self.allowance) } else { self.allowance }
+    }
+}
+
+/// The receiver's side: who sends much, and what each gets. Everything is O(1).
+#[derive(Clone, Debug)]
+pub struct Shares {
+    buffer: u64,
+    nodes: u32,
+    allowance: u64,
+    peers: Vec<Peer>,
+    /// Peers that send much.
+    senders: u64,
+    /// They, and some that no longer do, by when they were last looked at.
+    queue: VecDeque<(Time, Rank)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    /// Received since then.
+    bytes: u64,
+    since: Time,
+    heard: Time,
+    sends: bool,
+    queued: bool,
+}
+
+impl Shares {
+    /// For a node whose link buffers so many bytes, in a job of so many nodes.
+    #[must_use]
+    pub fn new(buffer: u64, nodes: u32) -> Shares {
+        let peers = (0..nodes).map(|_| Peer::default()).collect();
+        Shares { buffer, nodes, allowance: allowance(buffer, nodes), peers, senders: 0, queue: VecDeque::new() }
+    }
+
+    /// A datagram of this peer was received.
+    pub fn received(&mut self, from: Rank, bytes: u64, now: Time) {
+        let much = self.allowance;
+        let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        let sent = peer.sends;
+        if now - peer.since >= GRANT_TIME {
+            peer.sends = peer.bytes > much && now - peer.since < 2 * GRANT_TIME;
+            (peer.bytes, peer.since) = (0, now);
+        }
+        peer.bytes += bytes;
+        peer.heard = now;
+        peer.sends |= peer.bytes > much;
+        self.senders = self.senders + u64::from(peer.sends) - u64::from(sent);
+        if peer.sends && !core::mem::replace(&mut peer.queued, true) {
+            self.queue.push_back((now, from));
+        }
+    }
+
+    /// What this peer is to be told now.
+    pub fn of(&mut self, peer: Rank, now: Time) -> u64 {
+        self.expire(now);
+        if !self.peers.get(peer as usize).is_some_and(|peer| peer.sends) {
+            return self.allowance;
+        }
+        let others = u64::from(self.nodes.saturating_sub(1)).saturating_sub(self.senders);
+        (self.buffer.saturating_sub(others * self.allowance) / self.senders.max(1)).max(self.allowance)
+    }
+
+    /// Peers that send much.
+    #[must_use]
+    pub fn senders(&self) -> u64 {
+        self.senders
+    }
+
+    /// Who was not heard of for so long that its grant has ended is none any more.
+    fn expire(&mut self, now: Time) {
+        while let Some(&(_, rank)) = self.queue.front().filter(|(at, _)| now - *at >= 2 * GRANT_TIME) {
+            self.queue.pop_front();
+            let Some(peer) = self.peers.get_mut(rank as usize) else { continue };
+            if peer.sends && now - peer.heard < 2 * GRANT_TIME {
+                // It is looked at again when that is over; in between it may be taken for a sender for as long once more.
+                self.queue.push_back((now, rank));
+            } else {
+                self.senders -= u64::from(peer.sends);
+                (peer.sends, peer.queued) = (false, false);
+            }
+        }
+    }
+}
