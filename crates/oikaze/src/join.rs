@@ -4,6 +4,7 @@ use crate::engine::{Engine, Setup};
 use crate::job::addresses::{Candidate, Reachable, Tried, Unreachable, candidates};
 use crate::job::{self, Bootstrap, JobError};
 use crate::node::{Node, RealEngine, Waiting};
+use crate::observe::Publisher;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
 use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, UdpLink, path_mtu};
@@ -39,6 +40,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
     let waiting = Waiting::choose(oikaze_os::cpu::usable_cores(), bootstrap.local_size())
         .map_err(|why| Error::invalid("joining the job", why))?;
+    let (publisher, unseen) = Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     let choice = choose(&without)?;
     let tracking = choice.to_string();
     let tracker: Arc<dyn Tracker> = choice.tracker;
@@ -51,7 +53,8 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let mut engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
         .map_err(|failure| Error::failed("starting the engine", failure))?;
     engine.connect(Time(0));
-    let node = Node::start(engine, submissions, Some(Arc::clone(&tracker)), waiting, start, Arc::clone(&bootstrap))?;
+    unseen.into_iter().for_each(|why| engine.note(why));
+    let node = Node::start(engine, submissions, Some(Arc::clone(&tracker)), waiting, start, Arc::clone(&bootstrap), publisher)?;
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node) {
         node.stop();
         bootstrap.abort(&error.to_string());

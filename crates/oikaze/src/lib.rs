@@ -36,6 +36,7 @@ pub mod job;
 mod join;
 mod member;
 mod node;
+pub mod observe;
 mod operation;
 mod region;
 mod remote;

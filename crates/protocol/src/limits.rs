@@ -116,6 +116,10 @@ pub const ANSWERS_PER_PEER: usize = 16_384;
 pub const ANSWER_INLINE: u64 = 256;
 /// The largest body of a user's message (the receiver must hold it).
 pub const MESSAGE_BODY_MAX: u64 = 1 << 30;
+/// Between two looks at which a node shows its numbers (`oikaze top`).
+pub const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// Peers looked at each time; those of larger jobs take turns.
+pub const SHOWN_PEERS: u32 = 256;
 
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at most 40 bytes");
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX <= 1450 - 28);

@@ -353,6 +353,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         &self.notices
     }
 
+    /// Something else that a person should know.
+    pub fn note(&mut self, notice: String) {
+        self.notices.push(notice);
+    }
+
     /// What the engine counts.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -15,6 +15,7 @@ pub use waiting::{EngineMode, Waiting};
 use crate::engine::submission::Registered;
 use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Request, Submission, Value, Work, tracked};
 use crate::job::Bootstrap;
+use crate::observe::Publisher;
 use crate::role::Role;
 use crate::{Error, Result};
 use crossbeam_queue::SegQueue;
@@ -63,6 +64,7 @@ pub(crate) struct Node {
     /// Bytes of messages the user has read since credit was last given back at once.
     read_since_turn: AtomicU64,
     deaths: Mutex<Vec<(Rank, Death)>>,
+    publisher: Publisher,
     closing: AtomicBool,
     helper_thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -76,6 +78,7 @@ impl Node {
         waiting: Waiting,
         start: Instant,
         bootstrap: Arc<dyn Bootstrap>,
+        publisher: Publisher,
     ) -> Result<Arc<Self>> {
         let no_event = |error| Error::system("making an event descriptor", error);
         let socket = match engine.link().fd() {
@@ -102,6 +105,7 @@ impl Node {
             mail: AtomicUsize::new(0),
             read_since_turn: AtomicU64::new(0),
             deaths: Mutex::default(),
+            publisher,
             closing: AtomicBool::new(false),
             helper_thread: Mutex::new(None),
         });
@@ -162,6 +166,7 @@ impl Node {
             let work = engine.turn(now);
             let next = self.due(&engine);
             self.collect(&mut engine);
+            self.publisher.look(&mut engine, self.mail.load(Ordering::Relaxed), now);
             drop(engine);
             self.announce(work, next);
             let sum = total.get_or_insert_default();
@@ -341,6 +346,7 @@ impl Node {
         }
         self.with_engine(|engine| {
             engine.end(&Failure::Left);
+            self.publisher.end();
             // Nobody serves page faults any more: who touches an array from here on sees its last bytes, and does not wait.
             engine.pages().release();
         });

@@ -23,7 +23,7 @@ pub(super) fn read<C: Cell>(sequence: &C, words: &[C]) -> Option<Vec<u64>> {
     let mut numbers = Vec::with_capacity(words.len());
     for _ in 0..LOOKS {
         let before = sequence.load(Ordering::Acquire);
-        if before % 2 == 0 {
+        if before.is_multiple_of(2) {
             numbers.clear();
             numbers.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
             fence(Ordering::Acquire);

@@ -1,0 +1,313 @@
+//! What stands on a node's board, and in which order.
+
+use super::words::{Reader, Row};
+use crate::Rank;
+use crate::engine::Counters;
+use oikaze_os::board::Layout;
+use oikaze_os::link;
+use oikaze_protocol::limits::NODES_MAX;
+use oikaze_protocol::wind::{self, Death, Histogram, Snapshot, Standing};
+use oikaze_protocol::{coherence, counters};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The name under which boards are found.
+pub const BOARD: &str = "oikaze-statistics";
+/// Changes when the order or the meaning of anything below changes in a way that the names of the counters do not tell.
+const FORMAT: u64 = 1;
+/// Words of a program's name.
+const PROGRAM_WORDS: usize = 4;
+const HISTOGRAM_WORDS: usize = 2 + Histogram::BUCKETS.div_ceil(2);
+const NODE_WORDS: usize = 7 + PROGRAM_WORDS + Counters::COUNT + LinkCounters::COUNT + coherence::Statistics::COUNT;
+const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
+
+/// The layout of the board of a node in a job of so many: the node's own record, then one for each rank.
+#[must_use]
+pub fn layout(nodes: u32) -> Layout {
+    let words = if NODE_WORDS > PEER_WORDS { NODE_WORDS } else { PEER_WORDS };
+    Layout { version: VERSION, records: nodes as usize + 1, words }
+}
+
+/// Two releases understand each other if they count the same things in the same order.
+const VERSION: u64 = {
+    let mut hash = 0xcbf2_9ce4_8422_2325 ^ FORMAT ^ (Histogram::BUCKETS as u64) << 32;
+    hash = fingerprint(hash, Counters::NAMES);
+    hash = fingerprint(hash, LinkCounters::NAMES);
+    hash = fingerprint(hash, coherence::Statistics::NAMES);
+    hash = fingerprint(hash, wind::Statistics::NAMES);
+    fingerprint(hash, Gauges::NAMES)
+};
+
+/// FNV-1a of the names, each ended.
+#[allow(clippy::indexing_slicing)] // evaluated by the compiler
+const fn fingerprint(mut hash: u64, names: &[&str]) -> u64 {
+    let mut name = 0;
+    while name < names.len() {
+        let bytes = names[name].as_bytes();
+        let mut at = 0;
+        while at <= bytes.len() {
+            hash = (hash ^ if at < bytes.len() { bytes[at] as u64 } else { 0 }).wrapping_mul(0x100_0000_01b3);
+            at += 1;
+        }
+        name += 1;
+    }
+    hash
+}
+
+counters! {
+    /// What the link counts, and its buffers.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct LinkCounters {
+        pub datagrams_out: u64,
+        pub bytes_out: u64,
+        pub calls_out: u64,
+        pub datagrams_in: u64,
+        pub bytes_in: u64,
+        pub calls_in: u64,
+        pub would_block: u64,
+        pub unreachable: u64,
+        pub too_big: u64,
+        pub truncated: u64,
+        pub overflowed: u64,
+        pub send_buffer: u64,
+        pub receive_buffer: u64,
+    }
+}
+
+impl From<link::Statistics> for LinkCounters {
+    fn from(link: link::Statistics) -> Self {
+        let link::Statistics { datagrams_out, bytes_out, calls_out, datagrams_in, bytes_in, calls_in, .. } = link;
+        let link::Statistics { would_block, unreachable, too_big, truncated, overflowed, .. } = link;
+        let (send_buffer, receive_buffer) = (link.send_buffer as u64, link.receive_buffer as u64);
+        Self {
+            datagrams_out,
+            bytes_out,
+            calls_out,
+            datagrams_in,
+            bytes_in,
+            calls_in,
+            would_block,
+            unreachable,
+            too_big,
+            truncated,
+            overflowed,
+            send_buffer,
+            receive_buffer,
+        }
+    }
+}
+
+counters! {
+    /// How a connection stands; see [`Snapshot`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct Gauges {
+        pub datagram_max: u64,
+        pub window: u64,
+        pub in_flight: u64,
+        pub datagrams_in_flight: u64,
+        pub unsettled: u64,
+        pub queued_small: u64,
+        pub queued_bulk: u64,
+        pub blocked: u64,
+        pub credit: u64,
+        pub held: u64,
+        pub round_trip_ns: u64,
+        pub round_trip_variation_ns: u64,
+        pub round_trip_least_ns: u64,
+    }
+}
+
+impl From<Snapshot> for Gauges {
+    fn from(now: Snapshot) -> Self {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            datagram_max: now.datagram_max as u64,
+            window: now.window,
+            in_flight: now.in_flight,
+            datagrams_in_flight: now.datagrams_in_flight as u64,
+            unsettled: now.unsettled as u64,
+            queued_small: now.queued_small as u64,
+            queued_bulk: now.queued_bulk as u64,
+            blocked: now.blocked as u64,
+            credit: now.credit,
+            held: now.held,
+            round_trip_ns: nanos(now.round_trip),
+            round_trip_variation_ns: nanos(now.round_trip_variation),
+            round_trip_least_ns: nanos(now.round_trip_least),
+        }
+    }
+}
+
+/// Is the peer there? As [`Standing`], without the details of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum State {
+    Connecting,
+    Established,
+    Silent,
+    Closed,
+    Restarted,
+    Refused,
+    Unreachable,
+}
+
+impl State {
+    const ALL: [State; 7] = [
+        State::Connecting,
+        State::Established,
+        State::Silent,
+        State::Closed,
+        State::Restarted,
+        State::Refused,
+        State::Unreachable,
+    ];
+
+    /// In a word, for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Connecting => "connecting",
+            State::Established => "up",
+            State::Silent => "silent",
+            State::Closed => "closed",
+            State::Restarted => "restarted",
+            State::Refused => "refused",
+            State::Unreachable => "unreachable",
+        }
+    }
+
+    /// Has the connection ended otherwise than by a goodbye?
+    #[must_use]
+    pub fn is_lost(self) -> bool {
+        !matches!(self, State::Connecting | State::Established | State::Closed)
+    }
+}
+
+impl From<Standing> for State {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Connecting => State::Connecting,
+            Standing::Established => State::Established,
+            Standing::Ended(Death::Silent) => State::Silent,
+            Standing::Ended(Death::Closed) => State::Closed,
+            Standing::Ended(Death::Restarted) => State::Restarted,
+            Standing::Ended(Death::Refused(_)) => State::Refused,
+            Standing::Ended(Death::Unreachable) => State::Unreachable,
+        }
+    }
+}
+
+/// A node, as it shows itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodePage {
+    /// Which job: made from its secret, the same on all its nodes.
+    pub job: u32,
+    /// Its rank.
+    pub rank: Rank,
+    /// Nodes in the job.
+    pub nodes: u32,
+    /// What program it runs.
+    pub program: String,
+    /// When it started, in microseconds since 1970.
+    pub started: u64,
+    /// How long after that it last wrote this.
+    pub at: Duration,
+    /// Operations that threads wait for.
+    pub operations: u64,
+    /// Messages for the program that have not been read.
+    pub mail: u64,
+    /// The engine's counters.
+    pub engine: Counters,
+    /// The link's counters.
+    pub link: LinkCounters,
+    /// The shared arrays' counters.
+    pub coherence: coherence::Statistics,
+}
+
+impl NodePage {
+    pub(super) fn write(&self, row: &mut Row) {
+        row.all(&[u64::from(self.job), u64::from(self.rank), u64::from(self.nodes), self.started]);
+        row.put(u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX));
+        row.all(&[self.operations, self.mail]);
+        row.text(&self.program, PROGRAM_WORDS);
+        row.all(&self.engine.values());
+        row.all(&self.link.values());
+        row.all(&self.coherence.values());
+    }
+
+    pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
+        let row = &mut row;
+        let [job, rank, nodes, started, at, operations, mail] = row.all()?;
+        let page = Self {
+            job: u32::try_from(job).ok()?,
+            rank: Rank::try_from(rank).ok()?,
+            nodes: u32::try_from(nodes).ok().filter(|nodes| *nodes <= NODES_MAX)?,
+            started,
+            at: Duration::from_nanos(at),
+            operations,
+            mail,
+            program: row.text(PROGRAM_WORDS)?,
+            engine: Counters::from_values(row.all()?),
+            link: LinkCounters::from_values(row.all()?),
+            coherence: coherence::Statistics::from_values(row.all()?),
+        };
+        (page.rank < page.nodes).then_some(page)
+    }
+}
+
+/// A peer, as its node shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerPage {
+    /// Is it there?
+    pub state: State,
+    /// The address in use, once one has answered.
+    pub address: Option<SocketAddr>,
+    /// What was counted.
+    pub counters: wind::Statistics,
+    /// How it stands.
+    pub gauges: Gauges,
+    /// Round trips.
+    pub round_trip: Histogram,
+    /// From a message's post to its acknowledgement.
+    pub settle: Histogram,
+}
+
+impl PeerPage {
+    pub(super) fn write(&self, row: &mut Row) {
+        // The first word tells a record that was written from one that was not.
+        row.all(&[1, self.state as u64]);
+        row.address(self.address);
+        row.all(&self.counters.values());
+        row.all(&self.gauges.values());
+        write_histogram(&self.round_trip, row);
+        write_histogram(&self.settle, row);
+    }
+
+    pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
+        let row = &mut row;
+        let [written, state] = row.all()?;
+        let state = State::ALL.into_iter().find(|known| *known as u64 == state).filter(|_| written == 1)?;
+        Some(Self {
+            state,
+            address: row.address()?,
+            counters: wind::Statistics::from_values(row.all()?),
+            gauges: Gauges::from_values(row.all()?),
+            round_trip: read_histogram(row)?,
+            settle: read_histogram(row)?,
+        })
+    }
+}
+
+fn write_histogram(histogram: &Histogram, row: &mut Row) {
+    row.put(u64::from(histogram.halvings()));
+    row.put(u64::try_from(histogram.longest().as_nanos()).unwrap_or(u64::MAX));
+    row.pairs(histogram.counts());
+}
+
+fn read_histogram(row: &mut Reader<'_>) -> Option<Histogram> {
+    let [halvings, longest] = row.all()?;
+    Some(Histogram::from_parts(row.pairs()?, halvings as u32, Duration::from_nanos(longest)))
+}

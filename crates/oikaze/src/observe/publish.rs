@@ -1,0 +1,158 @@
+//! The writer's side: now and then, what an engine counts goes onto the board.
+
+use super::page::{self, NodePage, PeerPage};
+use super::words::Row;
+use crate::Rank;
+use crate::engine::Engine;
+use crate::job::Bootstrap;
+use oikaze_os::board::Board;
+use oikaze_os::link::Link;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::limits::{SHOWN_EVERY, SHOWN_PEERS};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Histogram;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `on` (default) or `off`: does the node show its numbers?
+pub const VARIABLE: &str = "OIKAZE_STATISTICS";
+
+/// What is said of a node once; nothing has happened yet.
+fn identity(job: &dyn Bootstrap) -> NodePage {
+    let [a, b, c, d, ..] = job.secret().mac(&[b"oikaze name of the job"]);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let executable = std::env::current_exe().unwrap_or_default();
+    NodePage {
+        job: u32::from_be_bytes([a, b, c, d]),
+        rank: job.rank(),
+        nodes: job.size(),
+        program: executable.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        started: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+        ..NodePage::default()
+    }
+}
+
+/// Shows a node; or nothing, if the user does not want it.
+#[derive(Debug, Default)]
+pub(crate) struct Publisher {
+    /// When it is worth writing again, in nanoseconds since the node's start; `u64::MAX` if never.
+    next: AtomicU64,
+    /// Only whoever holds the engine writes, so nobody waits for this.
+    board: Mutex<Option<Writer>>,
+}
+
+impl Publisher {
+    /// Show this node, unless [`VARIABLE`] is `off`. A board that cannot be made is no reason not to run: then the text says why.
+    ///
+    /// # Errors
+    /// A text that says what is wrong with the variable.
+    pub fn of(job: &dyn Bootstrap) -> Result<(Self, Option<String>), String> {
+        match std::env::var(VARIABLE).ok().as_deref() {
+            None | Some("on") => {}
+            Some("off") => return Ok((Self::nothing(), None)),
+            Some(other) => return Err(format!("{VARIABLE}={other}: expected on or off")),
+        }
+        Ok(match Board::new(page::BOARD, page::layout(job.size())) {
+            Ok(board) => {
+                let writer = Writer::new(board, identity(job));
+                (Self { next: AtomicU64::new(0), board: Mutex::new(Some(writer)) }, None)
+            }
+            Err(why) => {
+                (Self::nothing(), Some(format!("oikaze top will not see this node: no memory file for its numbers: {why}")))
+            }
+        })
+    }
+
+    /// Shows nothing.
+    pub fn nothing() -> Self {
+        Self { next: AtomicU64::new(u64::MAX), board: Mutex::new(None) }
+    }
+
+    /// After a turn: write if it is time. Costs a load and a comparison otherwise.
+    pub fn look<L: Link, P: Pages>(&self, engine: &mut Engine<L, P>, mail: usize, now: Time) {
+        if now.0 >= self.next.load(Ordering::Relaxed) {
+            self.next.store((now + SHOWN_EVERY).0, Ordering::Relaxed);
+            if let Some(writer) = &mut *self.board.lock().unwrap_or_else(PoisonError::into_inner) {
+                writer.write(engine, mail, now);
+            }
+        }
+    }
+
+    /// Take the board down.
+    pub fn end(&self) {
+        self.next.store(u64::MAX, Ordering::Relaxed);
+        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    board: Board,
+    identity: NodePage,
+    row: Row,
+    /// The peer that is looked at next.
+    next: Rank,
+    /// For each rank, the sum of what was counted when it was last written: another sum, another record.
+    sums: Vec<u64>,
+}
+
+impl Writer {
+    pub fn new(board: Board, identity: NodePage) -> Self {
+        let sums = vec![u64::MAX; identity.nodes as usize];
+        let mut writer = Self { board, identity, row: Row::default(), next: 0, sums };
+        // Seen from here on, also while it waits for the other nodes to be started.
+        writer.write_node(&writer.identity.clone());
+        writer
+    }
+
+    pub fn write<L: Link, P: Pages>(&mut self, engine: &mut Engine<L, P>, mail: usize, now: Time) {
+        let nodes = self.identity.nodes;
+        for _ in 0..nodes.min(SHOWN_PEERS) {
+            let rank = self.next;
+            self.next = (rank + 1) % nodes;
+            self.write_peer(engine, rank);
+        }
+        let page = NodePage {
+            at: Duration::from_nanos(now.0),
+            operations: engine.in_flight() as u64,
+            mail: mail as u64,
+            engine: engine.counters(),
+            link: engine.link().statistics().into(),
+            coherence: *engine.coherence().statistics(),
+            ..self.identity.clone()
+        };
+        self.write_node(&page);
+    }
+
+    fn write_node(&mut self, page: &NodePage) {
+        self.row.0.clear();
+        page.write(&mut self.row);
+        self.board.write(0, &self.row.0);
+    }
+
+    /// Write a peer's record, if something has happened to it.
+    fn write_peer<L: Link, P: Pages>(&mut self, engine: &Engine<L, P>, rank: Rank) {
+        let (Some(counters), Some(snapshot)) = (engine.peer_statistics(rank), engine.peer_snapshot(rank)) else { return };
+        let Some(written) = self.sums.get_mut(rank as usize) else { return };
+        let state = page::State::from(snapshot.standing);
+        // Counters only grow, so that their sum changes with any of them.
+        let sum = counters.values().iter().fold(state as u64, |sum, value| sum.wrapping_add(*value));
+        if std::mem::replace(written, sum) == sum {
+            return;
+        }
+        let latencies = engine.peer_latencies(rank);
+        let copy = |histogram: Option<&Histogram>| histogram.cloned().unwrap_or_default();
+        let page = PeerPage {
+            state,
+            address: engine.address_of(rank),
+            counters: *counters,
+            gauges: snapshot.into(),
+            round_trip: copy(latencies.and_then(|all| all.round_trip.histogram())),
+            settle: copy(latencies.and_then(|all| all.settle.histogram())),
+        };
+        self.row.0.clear();
+        page.write(&mut self.row);
+        self.board.write(1 + rank as usize, &self.row.0);
+    }
+}

@@ -1,0 +1,79 @@
+//! The reader's side: the nodes of this machine, as they show themselves.
+
+use super::page::{self, NodePage, PeerPage};
+use super::words::Reader;
+use crate::Rank;
+use oikaze_os::board::{self, Found};
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A node at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its process.
+    pub pid: u32,
+    /// The node itself.
+    pub node: NodePage,
+    /// Its peers, by rank; missing: never connected to, or a record that its writer did not finish.
+    pub peers: Vec<(Rank, PeerPage)>,
+}
+
+impl NodeView {
+    /// The job's name, for people: eight hexadecimal digits.
+    #[must_use]
+    pub fn job(&self) -> String {
+        format!("{:08x}", self.node.job)
+    }
+
+    /// For how long it has not written: a tenth of a second is usual, much more means that it is stopped.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(Duration::from_micros(self.node.started).saturating_add(self.node.at))
+    }
+}
+
+/// A process that shows something this release does not understand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The process.
+    pub pid: u32,
+    /// Why it cannot be read.
+    pub why: &'static str,
+}
+
+/// All nodes of this user on this machine (for root, of everybody), by job and rank; and processes that look like nodes and cannot be
+/// read.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn nodes() -> io::Result<(Vec<NodeView>, Vec<Unreadable>)> {
+    let (mut views, mut unreadable) = (Vec::new(), Vec::new());
+    for found in board::find(page::BOARD)? {
+        match read(&found) {
+            Ok(view) => views.push(view),
+            Err(why) => unreadable.push(Unreadable { pid: found.pid, why }),
+        }
+    }
+    views.sort_by_key(|view: &NodeView| (view.node.job, view.node.rank, view.node.started));
+    Ok((views, unreadable))
+}
+
+fn read(found: &Found) -> Result<NodeView, &'static str> {
+    let layout = found.view.layout();
+    if layout.version != page::layout(0).version {
+        return Err("it runs another release of Oikaze: use that release's oikaze top");
+    }
+    let row = found.view.read(0).ok_or("it was stopped while it wrote")?;
+    let node = NodePage::read(Reader(row.iter())).ok_or("what it shows makes no sense")?;
+    if layout != page::layout(node.nodes) {
+        return Err("what it shows makes no sense");
+    }
+    let peer = |rank: Rank| {
+        // Most records of a large job were never written: no need to copy them.
+        found.view.sequence(1 + rank as usize).filter(|written| *written > 0)?;
+        Some((rank, PeerPage::read(Reader(found.view.read(1 + rank as usize)?.iter()))?))
+    };
+    let peers = (0..node.nodes).filter_map(peer).collect();
+    Ok(NodeView { pid: found.pid, node, peers })
+}

@@ -1,0 +1,65 @@
+//! Nodes show what they do, and nobody is asked.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::observe::{NodeView, nodes, page::State};
+use oikaze::{Class, Region, Rights};
+use std::process::id;
+use std::time::{Duration, Instant};
+
+/// The nodes of this process, once they show what is wanted.
+fn shown(wanted: impl Fn(&[NodeView]) -> bool) -> Vec<NodeView> {
+    let begun = Instant::now();
+    loop {
+        let (all, unreadable) = nodes().unwrap();
+        assert!(unreadable.iter().all(|process| process.pid != id()), "{unreadable:?}");
+        let own: Vec<NodeView> = all.into_iter().filter(|view| view.pid == id()).collect();
+        if wanted(&own) {
+            return own;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "never shown; the last was {own:#?}");
+        std::thread::yield_now();
+    }
+}
+
+/// One test in this file, so that the nodes of this process are those of its job.
+#[test]
+fn a_jobs_nodes_and_peers_are_shown_while_it_runs() {
+    support::cluster(3, &Settings::default(), |job| {
+        let inbox = job.publish("inbox", Region::zeroed(8192).unwrap(), Rights::WRITE).unwrap();
+        job.barrier().unwrap();
+        let next = job.peer((job.rank() + 1) % 3).unwrap();
+        let there = next.region("inbox").unwrap();
+        for turn in 0..20 {
+            there.put_copy(0, &[turn; 4000]).unwrap().wait().unwrap();
+        }
+        next.send(Class::Ordered, 7, b"hello").wait().unwrap();
+        job.barrier().unwrap();
+        if job.rank() == 0 {
+            let busy =
+                |view: &NodeView| view.node.mail == 1 && view.peers.iter().any(|(_, peer)| peer.counters.messages_posted > 20);
+            let all = shown(|all| all.len() == 3 && all.iter().all(busy));
+            let ranks: Vec<u32> = all.iter().map(|view| view.node.rank).collect();
+            assert_eq!(ranks, [0, 1, 2]);
+            assert!(all.iter().all(|view| view.job() == all[0].job() && view.node.nodes == 3), "one job");
+            for view in &all {
+                assert!(view.node.program.starts_with("observe"), "{}", view.node.program);
+                assert!(view.node.engine.turns > 0 && view.node.link.datagrams_out > 0 && view.node.coherence.barriers >= 1);
+                assert_eq!(view.peers.len(), 2);
+                for (rank, peer) in &view.peers {
+                    assert_ne!(*rank, view.node.rank);
+                    assert_eq!((peer.state, peer.address.is_some()), (State::Established, true));
+                    assert!(peer.gauges.window > 0 && peer.gauges.datagram_max > 1000);
+                }
+                let (_, peer) = view.peers.iter().find(|(rank, _)| *rank == (view.node.rank + 1) % 3).unwrap();
+                assert!(peer.settle.len() > 20 && !peer.round_trip.is_empty());
+                assert!(peer.settle.percentile(9900) >= peer.settle.percentile(5000));
+                assert!(peer.counters.bytes_sent > 80_000, "{:?}", peer.counters);
+            }
+        }
+        job.barrier().unwrap();
+        drop(inbox);
+    });
+    assert!(shown(|all| all.is_empty()).is_empty(), "gone with the job");
+}
