@@ -1,11 +1,15 @@
 //! `oikaze perf`: how fast, between nodes 0 and 1 of a job.
 //!
 //! Latency is that of one way: half of a ping and its pong (for put: half of a put and the answering put, each seen by polling
-//! memory, as `ucp_put_lat` does), or from call to completion where the operation has an answer (get, fetch-add, barrier).
-//! Bandwidth is payload over time with several operations in flight, walking through memory that no cache holds.
+//! memory, as `ucp_put_lat` does), or from call to completion where one side only acts (put-done, get, fetch-add, barrier).
+//! Throughput is measured with several operations in flight, walking through memory that no cache holds.
 
+mod exchange;
 mod measure;
+mod mixed;
+mod passive;
 mod report;
+mod stream;
 
 use clap::{Args, ValueEnum};
 use measure::Bench;
@@ -16,16 +20,31 @@ use std::process::Command;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Test {
-    /// Write to the peer's memory: latency, and bandwidth from 4 KiB up
+    /// Write to the peer's memory: latency of one way, and throughput
     Put,
-    /// Read from the peer's memory: latency, and bandwidth from 4 KiB up
+    /// Write to the peer's memory: from call to completion
+    PutDone,
+    /// Read from the peer's memory: from call to completion, and throughput
     Get,
-    /// Messages: latency, and bandwidth from 4 KiB up
+    /// Messages: latency of one way, and throughput
     Message,
-    /// Add to a word of the peer's memory, old value back: latency
+    /// Add to a word of the peer's memory, old value back: from call to completion
     FetchAdd,
-    /// All nodes wait for each other: latency
+    /// All nodes wait for each other: from call to completion
     Barrier,
+    /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each of them alone
+    Mixed,
+    /// Put, from call to completion, to a node that computes on its core and does not call Oikaze; beside it to one that waits
+    Passive,
+}
+
+/// One half of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Half {
+    /// One operation at a time
+    Latency,
+    /// Many in flight
+    Throughput,
 }
 
 /// Measure put, get, message, fetch-add or barrier between the nodes of a job
@@ -36,6 +55,7 @@ pub enum Test {
 #[command(after_help = "Examples:
   oikaze perf put --size 1M
   oikaze run -n 2 --hosts a,b -- oikaze perf message --size 8 --json
+  oikaze run -n 2 --hosts a,b --checksum header -- oikaze perf put --size 1M --only throughput
   oikaze run -n 4 -- oikaze perf barrier")]
 pub struct Perf {
     /// What to measure
@@ -44,12 +64,24 @@ pub struct Perf {
     /// Bytes of each operation; K, M and G are powers of 1024
     #[arg(long, default_value = "8", value_parser = parse_size)]
     size: usize,
-    /// Operations to time; chosen by size if absent
+    /// Operations to time one at a time; chosen by size if absent
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
+    /// Bytes to move for throughput; chosen by size if absent
+    #[arg(long, value_parser = parse_size)]
+    volume: Option<usize>,
+    /// Measure one half only, of tests that have both
+    #[arg(long, value_enum)]
+    only: Option<Half>,
     /// One JSON object on a line instead of a table
     #[arg(long)]
     json: bool,
+}
+
+impl Perf {
+    fn wants(&self, half: Half) -> bool {
+        self.only.is_none_or(|only| only == half)
+    }
 }
 
 /// Run it.
@@ -61,7 +93,7 @@ pub fn run(perf: &Perf) -> Result<()> {
         return start_two();
     }
     let job = oikaze::join()?;
-    let bench = Bench::new(&job, perf.test, perf.size, perf.iterations)?;
+    let bench = Bench::new(&job, perf)?;
     let figures = bench.run()?;
     if job.rank() == 0 {
         let text = if perf.json { report::json(perf, &job, &figures) } else { report::table(perf, &job, &figures) };
@@ -90,8 +122,8 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
     let number: usize = digits.parse().map_err(|_| format!("{text:?} is no size: it must begin with a number"))?;
     number
         .checked_mul(1 << shift)
-        .filter(|&size| size > 0 && size <= 1 << 30)
-        .ok_or_else(|| format!("{text:?}: sizes are 1 to 1G"))
+        .filter(|&size| size > 0 && size <= 64 << 30)
+        .ok_or_else(|| format!("{text:?}: sizes are 1 to 64G"))
 }
 
 #[cfg(test)]
@@ -103,7 +135,7 @@ mod tests {
         assert_eq!(parse_size("8"), Ok(8));
         assert_eq!(parse_size("64K"), Ok(65_536));
         assert_eq!(parse_size("1MiB"), Ok(1 << 20));
-        for bad in ["", "K", "0", "2G", "1T", "-1", "1.5M"] {
+        for bad in ["", "K", "0", "65G", "1T", "-1", "1.5M"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
     }

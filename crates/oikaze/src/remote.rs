@@ -79,6 +79,13 @@ impl Peer {
         self.begin(request, None, What { verb: "message", len: bytes.len() as u64, peer: self.rank, at: None })
     }
 
+    /// As [`Peer::send`], of a counted slice, which is not copied.
+    pub fn send_from(&self, class: Class, tag: u64, from: RegionSlice) -> Operation<()> {
+        let segment = from.segment();
+        let request = Request::Send { to: self.rank, class, tag, body: Body::Segment(segment) };
+        self.begin(request, Some(from.keep()), What { verb: "message", len: segment.len, peer: self.rank, at: None })
+    }
+
     fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
         let completion = self.node.submit(request, keep);
         Operation::new(&self.node, completion, what, self.limit)

@@ -81,8 +81,13 @@ fn messages_of_all_classes() {
         let sent: Vec<_> = (0..300u64)
             .map(|tag| {
                 let class = [Class::Ordered, Class::Unordered, Class::Sync][tag as usize % 3];
-                let bytes = vec![tag as u8; [8, 500, 20_000][tag as usize / 3 % 3]];
-                peer.send(class, tag, &bytes)
+                let len = [8, 500, 20_000][tag as usize / 3 % 3];
+                if tag / 9 % 2 == 0 {
+                    return peer.send(class, tag, &vec![tag as u8; len]);
+                }
+                let region = job.register(Region::zeroed(20_000).unwrap()).unwrap();
+                region.fill(0, 20_000, tag as u8).unwrap();
+                peer.send_from(class, tag, region.slice(0..len).unwrap())
             })
             .collect();
         let mut ordered = Vec::new();

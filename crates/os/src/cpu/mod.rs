@@ -1,7 +1,9 @@
-//! Cores and waiting: how many this process may use, pinning to one, and what ends a sleep.
+//! Cores and waiting: how many this process may use, pinning to one, what ends a sleep, what work has cost.
 
 mod event;
+mod spent;
 mod topology;
 
 pub use event::Event;
+pub use spent::Meter;
 pub use topology::{CpuId, Topology, pin_to_core, usable_cores};

@@ -1,0 +1,118 @@
+//! One operation at a time.
+
+use super::Test;
+use super::measure::{Bench, PATIENCE, histogram, since};
+use hdrhistogram::Histogram;
+use oikaze::{Class, Operation, RemoteRegion, Result};
+use std::time::Instant;
+
+impl Bench<'_> {
+    /// Time as many as wanted, after a warm-up.
+    pub fn exchanges(&self) -> Result<Histogram<u64>> {
+        self.job.barrier()?;
+        let mut latency = histogram()?;
+        let warm_up = (self.iterations() / 10).min(1000);
+        for turn in 0..warm_up + self.iterations() {
+            let nanoseconds = self.one(turn)?;
+            if turn >= warm_up {
+                // Resizes itself; a latency past its range (584 years) cannot be.
+                let _ = latency.record(nanoseconds);
+            }
+        }
+        self.job.barrier()?;
+        Ok(latency)
+    }
+
+    /// One exchange; its latency in nanoseconds.
+    fn one(&self, turn: u32) -> Result<u64> {
+        let begun = Instant::now();
+        let ways = match self.perf.test {
+            Test::Put => {
+                self.ping_put(u64::from(turn) + 1)?;
+                2
+            }
+            Test::Message => {
+                self.ping_message(u64::from(turn))?;
+                2
+            }
+            Test::Get => self.asked(|there| there.get(0, self.source()?).wait_for(PATIENCE))?,
+            Test::FetchAdd => self.asked(|there| there.fetch_add(0, 1).wait_for(PATIENCE))?,
+            Test::PutDone | Test::Passive | Test::Mixed => self.asked(|_| self.put_done(u64::from(turn) + 1))?,
+            Test::Barrier => {
+                self.job.barrier()?;
+                1
+            }
+        };
+        Ok(since(begun) / ways)
+    }
+
+    /// Operations that node 0 asks and node 1 serves without a call, while it waits for the barrier after them.
+    fn asked<T>(&self, ask: impl FnOnce(&RemoteRegion) -> Result<T>) -> Result<u64> {
+        if let (0, Some((_, there))) = (self.job.rank(), &self.pair) {
+            ask(there)?;
+        }
+        Ok(1)
+    }
+
+    /// From the call to the completion.
+    pub fn put_done(&self, flag: u64) -> Result<()> {
+        self.put_flag(flag)?.map_or(Ok(()), |operation| operation.wait_for(PATIENCE))
+    }
+
+    /// An operation's source here (a get's destination).
+    fn source(&self) -> Result<oikaze::RegionSlice> {
+        self.local.slice(0..self.perf.size)
+    }
+
+    /// Bytes of a payload that ends with a word; it lands behind its source, never on the same bytes.
+    fn flagged(&self) -> usize {
+        self.perf.size.next_multiple_of(8)
+    }
+
+    /// Where the word lands that ends a payload.
+    pub fn flag_at(&self) -> u64 {
+        (2 * self.flagged() - 8) as u64
+    }
+
+    /// Node 0 puts, node 1 sees the last word change and puts back. Flags are never 0, and each differs from the last.
+    pub fn ping_put(&self, flag: u64) -> Result<()> {
+        // The answering put says that this one has arrived; its completion is not waited for, as it is not in `ucp_put_lat`.
+        if self.job.rank() == 0 {
+            let _settles_by_itself = self.put_flag(flag)?;
+            self.see_flag(|word| word == flag)?;
+        } else {
+            self.see_flag(|word| word == flag)?;
+            let _settles_by_itself = self.put_flag(flag)?;
+        }
+        Ok(())
+    }
+
+    /// Put a payload of `size` bytes (8 at least) that ends with this word.
+    pub fn put_flag(&self, flag: u64) -> Result<Option<Operation<()>>> {
+        let Some((_, there)) = &self.pair else { return Ok(None) };
+        let len = self.flagged();
+        self.local.store_u64(len as u64 - 8, flag)?;
+        Ok(Some(there.put(len as u64, self.local.slice(0..len)?)))
+    }
+
+    /// Wait until the word that ends the peer's payload is as wanted.
+    pub fn see_flag(&self, wanted: impl FnMut(u64) -> bool) -> Result<u64> {
+        if self.pair.is_none() {
+            return Ok(0);
+        }
+        self.local.wait_until(self.flag_at(), Some(PATIENCE), wanted)
+    }
+
+    fn ping_message(&self, turn: u64) -> Result<()> {
+        let Some((peer, _)) = &self.pair else { return Ok(()) };
+        let receive = || self.job.receive(Some(peer.rank()), Some(PATIENCE));
+        if self.job.rank() == 0 {
+            let _settles_by_itself = peer.send(Class::Ordered, turn, &self.payload);
+            receive()?;
+        } else {
+            receive()?;
+            let _settles_by_itself = peer.send(Class::Ordered, turn, &self.payload);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Many operations in flight: bytes and operations a second, and what they cost in processor time.
+
+use super::Test;
+use super::measure::{Bench, PATIENCE, Stream, exchanged};
+use oikaze::{Class, Operation, ReduceOp, Result};
+use oikaze_os::cpu::Meter;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Operations in flight, at most; and their bytes.
+const IN_FLIGHT: usize = 1024;
+const BYTES_IN_FLIGHT: usize = 16 << 20;
+/// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the window opens.
+const WARM_UP: usize = 64 << 20;
+
+impl Bench<'_> {
+    /// From node 0 to node 1 (get: the other way).
+    pub fn stream(&self) -> Result<Stream> {
+        let operations = (self.volume() / self.perf.size).max(1);
+        let warm_up = (WARM_UP.min(self.volume() / 4) / self.perf.size).max(1);
+        self.transfer(0, warm_up)?;
+        self.job.barrier()?;
+        let meter = Meter::new();
+        let before = meter.spent();
+        let begun = Instant::now();
+        self.transfer(warm_up, operations)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.job.barrier()?;
+        let spent = if self.pair.is_some() { (meter.spent() - before).as_secs_f64() } else { 0.0 };
+        let processor_seconds = Some(self.job.reduce(spent, ReduceOp::Sum)?);
+        let bytes = operations as u64 * self.perf.size as u64;
+        Ok(Stream { bytes, operations: operations as u64, seconds, processor_seconds })
+    }
+
+    /// This node's part in `count` operations, of which the first is the `first`th of its walk through memory.
+    fn transfer(&self, first: usize, count: usize) -> Result<()> {
+        let Some((peer, there)) = &self.pair else { return Ok(()) };
+        let (test, size) = (self.perf.test, self.perf.size);
+        if self.job.rank() == 1 {
+            for _ in 0..if test == Test::Message { count } else { 0 } {
+                self.job.receive(Some(peer.rank()), Some(PATIENCE))?;
+            }
+            return Ok(());
+        }
+        let window = (BYTES_IN_FLIGHT / size).clamp(2, IN_FLIGHT);
+        let begins = exchanged(size);
+        let places = (self.local.len() - begins) / size;
+        let mut flying = VecDeque::with_capacity(window);
+        for turn in first..first + count {
+            if flying.len() == window {
+                wait_first(&mut flying)?;
+            }
+            let at = begins + turn % places * size;
+            let here = self.local.slice(at..at + size)?;
+            flying.push_back(match test {
+                Test::Get => there.get(at as u64, here),
+                Test::Message => peer.send_from(Class::Ordered, turn as u64, here),
+                _ => there.put(at as u64, here),
+            });
+        }
+        while !flying.is_empty() {
+            wait_first(&mut flying)?;
+        }
+        Ok(())
+    }
+}
+
+/// Wait for the oldest.
+pub fn wait_first(flying: &mut VecDeque<Operation<()>>) -> Result<()> {
+    flying.pop_front().map_or(Ok(()), |operation| operation.wait_for(PATIENCE))
+}
