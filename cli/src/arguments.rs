@@ -1,6 +1,7 @@
 //! What the command understands, and the text that teaches it.
 
 use crate::perf::Perf;
+use crate::top::Top;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 use oikaze::job::launch::netns::Cabling;
 use oikaze::job::launch::plan::Host;
@@ -18,6 +19,7 @@ Examples:
   oikaze run --hosts a:4,b:4 -- ./program       eight nodes on two machines
   oikaze run --hosts a,b -- oikaze hello        can these hosts form a job?
   oikaze doctor                                 what this machine can do, and what to mend
+  oikaze top                                    what the nodes on this machine do, live
 
 A program finds its place by itself (oikaze::join() in Rust): without a launcher it is a job of one node.";
 
@@ -40,6 +42,7 @@ Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
   OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: who moves the data [default: inline: whoever waits]
   OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
+  OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, ipv6, to try what replaces them
 
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
@@ -59,6 +62,7 @@ pub enum Subcommand {
     #[command(after_help = RUN_EXAMPLES, override_usage = "oikaze run [OPTIONS] [--] PROGRAM [ARGUMENTS]")]
     Run(Run),
     Perf(Perf),
+    Top(Top),
     /// Say what this machine can do for Oikaze: found, needed, and how to mend it
     Doctor(Doctor),
     /// Be a node that only connects to all others: `oikaze run --hosts a,b -- oikaze hello` checks that a job can run there
@@ -192,7 +196,7 @@ fn fault(text: &str) -> Result<String, String> {
     text.parse::<FaultSettings>().map(|_| text.to_owned()).map_err(|why| why.to_string())
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|&seconds| seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     duration.ok_or_else(|| "a number of seconds greater than 0".to_owned())

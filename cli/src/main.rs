@@ -4,6 +4,7 @@ mod arguments;
 mod doctor;
 mod hello;
 mod perf;
+mod top;
 
 use arguments::{Arguments, Subcommand};
 use clap::Parser;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Subcommand::Top(look) => top::top(&look),
         Subcommand::Doctor(doctor) => doctor::doctor(doctor.json),
         Subcommand::Hello(hello) => hello::hello(hello.limit),
         Subcommand::Agent => finish(arguments::helper().and_then(|helper| agent::agent(&helper)).map(|()| 0)),

@@ -1,0 +1,75 @@
+//! One look as JSON.
+
+use super::sample::{Peer, Sample};
+use oikaze::engine::Counters;
+use oikaze::observe::Unreadable;
+use oikaze::observe::page::{Gauges, LinkCounters};
+use oikaze_protocol::coherence;
+use oikaze_protocol::wind::{Histogram, Statistics};
+use serde_json::{Map, Value, json};
+
+/// Percentiles told, and their names.
+const PERCENTILES: [(&str, u32); 5] = [("p50", 5000), ("p90", 9000), ("p99", 9900), ("p99.9", 9990), ("max", 10_000)];
+
+/// A line. `counters` are since the node's start, `rates`, `resent` and latencies of the last `span_s` seconds.
+pub fn line(samples: &[Sample<'_>], unreadable: &[Unreadable]) -> String {
+    let unreadable: Vec<Value> = unreadable.iter().map(|process| json!({ "pid": process.pid, "why": process.why })).collect();
+    let nodes: Vec<Value> = samples.iter().map(node).collect();
+    json!({ "nodes": nodes, "unreadable": unreadable }).to_string()
+}
+
+fn named(names: &[&str], values: &[u64]) -> Value {
+    Value::Object(names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value))).collect::<Map<_, _>>())
+}
+
+fn node(sample: &Sample<'_>) -> Value {
+    let (view, node) = (sample.view, &sample.view.node);
+    json!({
+        "job": view.job(),
+        "program": node.program,
+        "rank": node.rank,
+        "nodes": node.nodes,
+        "pid": view.pid,
+        "up_s": node.at.as_secs_f64(),
+        "age_s": view.age().as_secs_f64(),
+        "span_s": sample.span.as_secs_f64(),
+        "operations": node.operations,
+        "mail": node.mail,
+        "engine": named(Counters::NAMES, &node.engine.values()),
+        "link": named(LinkCounters::NAMES, &node.link.values()),
+        "coherence": named(coherence::Statistics::NAMES, &node.coherence.values()),
+        "peers": sample.peers.iter().map(peer).collect::<Vec<_>>(),
+    })
+}
+
+fn peer(peer: &Peer<'_>) -> Value {
+    let counted = &peer.counted;
+    let [reordering, time, probe] = peer.resent();
+    json!({
+        "rank": peer.rank,
+        "state": peer.page.state.name(),
+        "lost": peer.page.state.is_lost(),
+        "address": peer.page.address.map(|address| address.to_string()),
+        "rates": {
+            "messages_out_s": peer.rate(counted.messages_posted),
+            "messages_in_s": peer.rate(counted.messages_delivered),
+            "bytes_out_s": peer.rate(counted.bytes_sent),
+            "bytes_in_s": peer.rate(counted.bytes_received),
+            "datagrams_out_s": peer.rate(counted.datagrams_sent),
+            "datagrams_in_s": peer.rate(counted.datagrams_received),
+        },
+        "resent": { "reordering": reordering, "time": time, "probe": probe, "spurious": counted.spurious_losses },
+        "round_trip_us": latency(&peer.round_trip),
+        "settle_us": latency(&peer.settle),
+        "gauges": named(Gauges::NAMES, &peer.page.gauges.values()),
+        "counters": named(Statistics::NAMES, &peer.page.counters.values()),
+    })
+}
+
+/// Percentiles in microseconds, and of how many; null where there are none.
+fn latency(histogram: &Histogram) -> Value {
+    let at = |hundredths| histogram.percentile(hundredths).map(|span| span.as_secs_f64() * 1e6);
+    let mut values: Map<String, Value> = PERCENTILES.iter().map(|&(name, at_)| (name.to_owned(), json!(at(at_)))).collect();
+    values.insert("count".into(), json!(histogram.len()));
+    Value::Object(values)
+}

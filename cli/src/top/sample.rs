@@ -1,0 +1,62 @@
+//! Two looks at a node, and what happened between them.
+
+use oikaze::Rank;
+use oikaze::observe::NodeView;
+use oikaze::observe::page::PeerPage;
+use oikaze_protocol::wind::{Histogram, Statistics};
+use std::time::Duration;
+
+/// A node, and what it did since it was looked at before; since its start, if it was not.
+pub struct Sample<'a> {
+    pub view: &'a NodeView,
+    /// How long that was, by the node's own clock.
+    pub span: Duration,
+    pub peers: Vec<Peer<'a>>,
+}
+
+/// A peer, and what happened between it and the node.
+pub struct Peer<'a> {
+    pub rank: Rank,
+    pub page: &'a PeerPage,
+    pub counted: Statistics,
+    pub round_trip: Histogram,
+    pub settle: Histogram,
+    seconds: f64,
+}
+
+impl<'a> Sample<'a> {
+    pub fn of(view: &'a NodeView, before: &[NodeView]) -> Self {
+        let same = |old: &&NodeView| (old.pid, old.node.started, old.node.rank) == (view.pid, view.node.started, view.node.rank);
+        let old = before.iter().find(same);
+        let span = view.node.at.saturating_sub(old.map_or(Duration::ZERO, |old| old.node.at));
+        let peers = view.peers.iter().map(|(rank, page)| {
+            let old = old.and_then(|old| old.peers.iter().find(|(known, _)| known == rank)).map(|(_, page)| page);
+            Peer {
+                rank: *rank,
+                page,
+                counted: old.map_or(page.counters, |old| page.counters.since(&old.counters)),
+                round_trip: old.map_or_else(|| page.round_trip.clone(), |old| page.round_trip.since(&old.round_trip)),
+                settle: old.map_or_else(|| page.settle.clone(), |old| page.settle.since(&old.settle)),
+                seconds: span.as_secs_f64(),
+            }
+        });
+        Self { view, span, peers: peers.collect() }
+    }
+}
+
+impl Peer<'_> {
+    /// So many a second; 0 if no time has passed.
+    pub fn rate(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Bytes both ways: how busy they are.
+    pub fn traffic(&self) -> u64 {
+        self.counted.bytes_sent.saturating_add(self.counted.bytes_received)
+    }
+
+    /// Datagrams whose content was sent again, by cause: overtaken, late, after a silence.
+    pub fn resent(&self) -> [u64; 3] {
+        [self.counted.lost_by_reordering, self.counted.lost_by_time, self.counted.lost_by_probe]
+    }
+}

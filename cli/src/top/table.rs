@@ -1,0 +1,168 @@
+//! One look for people.
+
+use super::sample::{Peer, Sample};
+use oikaze::observe::Unreadable;
+use oikaze_protocol::wind::Histogram;
+use rustix::termios::Winsize;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Beyond this a node is called stopped: it writes ten times a second.
+const STOPPED: Duration = Duration::from_secs(2);
+
+const HEAD: &str = "node  peer  state        out/s    MB/s     in/s    MB/s  rtt p50     p99  settle p50     p99  \
+                    resent (order+late+silent)       flight/window    queue (wait+credit)";
+
+/// All nodes, job by job. With `rows`: no more lines than that, the busiest peers.
+pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usize>) -> String {
+    let mut text = String::new();
+    let jobs: Vec<&[Sample<'_>]> = samples.chunk_by(|one, other| one.view.node.job == other.view.node.job).collect();
+    // Per job a title, a heading, how many are hidden, a line for each node and an empty one.
+    let fixed = samples.len() + jobs.len() * 4 + unreadable.len() + 1;
+    let least = rows.map_or(0, |rows| traffic_of_the_busiest(samples, rows.saturating_sub(fixed).max(1)));
+    for job in jobs {
+        title(job, &mut text);
+        let mut hidden = 0;
+        for sample in job {
+            let (shown, idle): (Vec<_>, Vec<_>) =
+                sample.peers.iter().partition(|peer| peer.traffic() >= least || peer.page.state.is_lost());
+            hidden += idle.len();
+            shown.into_iter().for_each(|peer| row(sample, peer, &mut text));
+        }
+        if hidden > 0 {
+            // Writing to a string cannot fail, here and below.
+            let _ = writeln!(text, "      … and {hidden} less busy: oikaze top --once shows all");
+        }
+        job.iter().for_each(|sample| node(sample, &mut text));
+        text.push('\n');
+    }
+    for process in unreadable {
+        let _ = writeln!(text, "process {} looks like a node, but {}", process.pid, process.why);
+    }
+    text
+}
+
+/// The traffic that a peer must have to be among the `most` busiest.
+fn traffic_of_the_busiest(samples: &[Sample<'_>], most: usize) -> u64 {
+    let mut all: Vec<u64> = samples.iter().flat_map(|sample| sample.peers.iter().map(Peer::traffic)).collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    if all.len() <= most { 0 } else { all.get(most.saturating_sub(1)).copied().unwrap_or(0).max(1) }
+}
+
+fn title(job: &[Sample<'_>], text: &mut String) {
+    let Some(first) = job.first() else { return };
+    let (node, span) = (&first.view.node, first.span.as_secs_f64());
+    let (name, here, nodes) = (first.view.job(), job.len(), node.nodes);
+    let _ = writeln!(text, "job {name}  {}  {here} of {nodes} nodes here, over {span:.1} s", node.program);
+    let _ = writeln!(text, "{HEAD}");
+}
+
+fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
+    let (counted, gauges) = (&peer.counted, &peer.page.gauges);
+    let rate = |count| short(peer.rate(count));
+    let megabytes = |bytes| peer.rate(bytes) / 1e6;
+    let [order, late, silent] = peer.resent();
+    let mut resent = format!("{} ({order}+{late}+{silent})", order + late + silent);
+    if counted.spurious_losses > 0 {
+        let _ = write!(resent, " spurious {}", counted.spurious_losses);
+    }
+    let flight = format!("{}/{}", short(gauges.in_flight as f64), short(gauges.window as f64));
+    let queue = format!("{} ({}+{})", gauges.unsettled, gauges.queued_small + gauges.queued_bulk, gauges.blocked);
+    let _ = writeln!(
+        text,
+        "{:4}  {:4}  {:11} {:>6} {:7.1}   {:>6} {:7.1}  {:>7} {:>7}  {:>10} {:>7}  {resent:26}  {flight:>18}    {queue}",
+        sample.view.node.rank,
+        peer.rank,
+        peer.page.state.name(),
+        rate(counted.messages_posted),
+        megabytes(counted.bytes_sent),
+        rate(counted.messages_delivered),
+        megabytes(counted.bytes_received),
+        at(&peer.round_trip, 5000),
+        at(&peer.round_trip, 9900),
+        at(&peer.settle, 5000),
+        at(&peer.settle, 9900),
+    );
+}
+
+/// What is not of one peer.
+fn node(sample: &Sample<'_>, text: &mut String) {
+    let node = &sample.view.node;
+    let (engine, link) = (&node.engine, &node.link);
+    let _ =
+        write!(text, "{:4}  pid {}, {} operations, {} messages unread", node.rank, sample.view.pid, node.operations, node.mail);
+    let odd = [
+        ("of strangers", engine.strangers),
+        ("corrupt", engine.unsealed),
+        ("of another job", engine.unauthentic),
+        ("overflowed", link.overflowed),
+        ("unreachable", link.unreachable),
+        ("too big", link.too_big),
+    ];
+    for (what, count) in odd.into_iter().filter(|(_, count)| *count > 0) {
+        let _ = write!(text, ", {} {what}", short(count as f64));
+    }
+    let age = sample.view.age();
+    if age > STOPPED {
+        let _ = write!(text, "; has not moved for {:.0} s", age.as_secs_f64());
+    }
+    text.push('\n');
+}
+
+fn at(histogram: &Histogram, hundredths: u32) -> String {
+    histogram.percentile(hundredths).map_or_else(|| "-".to_owned(), span)
+}
+
+/// Three digits and a unit.
+fn span(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    let (value, unit) = match seconds {
+        ..1e-3 => (seconds * 1e6, "µs"),
+        ..1.0 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    format!("{value:.*}{unit}", decimals(value))
+}
+
+/// Three digits and a letter for thousands, millions, …
+fn short(value: f64) -> String {
+    let (value, unit) = match value {
+        ..1e4 => return format!("{value:.0}"),
+        ..1e6 => (value / 1e3, "k"),
+        ..1e9 => (value / 1e6, "M"),
+        ..1e12 => (value / 1e9, "G"),
+        _ => (value / 1e12, "T"),
+    };
+    format!("{value:.*}{unit}", decimals(value))
+}
+
+fn decimals(value: f64) -> usize {
+    match value {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    }
+}
+
+/// What of a line the terminal has room for.
+pub fn cut(line: &str, size: Option<Winsize>) -> String {
+    line.chars().take(size.map_or(usize::MAX, |size| usize::from(size.ws_col))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_are_enough() {
+        let spans = [(0, "0.00µs"), (1_500, "1.50µs"), (98_700, "98.7µs"), (1_234_567, "1.23ms"), (2_000_000_000, "2.00s")];
+        for (nanos, text) in spans {
+            assert_eq!(span(Duration::from_nanos(nanos)), text);
+        }
+        for (value, text) in
+            [(0.0, "0"), (9999.0, "9999"), (12_345.0, "12.3k"), (123_456.0, "123k"), (5e6, "5.00M"), (7e12, "7.00T")]
+        {
+            assert_eq!(short(value), text);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `oikaze top` beside a real job, which it does not touch.
+
+mod support;
+
+use serde_json::Value;
+use support::{DEADLINE, OIKAZE, Running, finish, oikaze, run_script};
+
+/// What `oikaze top --once --json JOB` says; null if it sees nothing.
+fn look(job: &[&str]) -> Value {
+    let (_, out, _) = finish(&mut oikaze(&[&["top", "--once", "--json"], job].concat()));
+    serde_json::from_str(&out).unwrap_or(Value::Null)
+}
+
+/// Look until both nodes show what is wanted.
+fn shown(pids: &[u64], wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let begun = std::time::Instant::now();
+    loop {
+        let all = look(&[]);
+        let nodes = all["nodes"].as_array().cloned().unwrap_or_default();
+        let own: Vec<Value> = nodes.into_iter().filter(|node| pids.contains(&node["pid"].as_u64().unwrap())).collect();
+        if own.len() == pids.len() && own.iter().all(&wanted) {
+            return own;
+        }
+        assert!(begun.elapsed() < DEADLINE, "not shown: {pids:?} in {all:#}");
+    }
+}
+
+#[test]
+fn a_running_job_is_shown() {
+    let script = format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
+    let mut job = Running::start(&mut run_script(&["-n", "2", "--fault", "loss=0.05,seed=3"], &script));
+    let mut pids = Vec::new();
+    for _ in 0..2 {
+        let line = job.line("[");
+        pids.push(line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+    }
+    let resent = |peer: &Value| peer["resent"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>();
+    let nodes = shown(&pids, |node| {
+        let peer = &node["peers"][0];
+        peer["counters"]["messages_posted"].as_u64() > Some(100) && resent(peer) > 0
+    });
+    for (rank, node) in nodes.iter().enumerate() {
+        assert_eq!((node["rank"].as_u64(), node["nodes"].as_u64()), (Some(rank as u64), Some(2)));
+        assert_eq!((node["program"].as_str(), &node["job"]), (Some("oikaze"), &nodes[0]["job"]));
+        assert!(node["engine"]["turns"].as_u64() > Some(0) && node["link"]["bytes_out"].as_u64() > Some(400_000));
+        let peer = &node["peers"][0];
+        assert_eq!((peer["rank"].as_u64(), peer["state"].as_str()), (Some(1 - rank as u64), Some("up")));
+        assert!(peer["gauges"]["window"].as_u64() > Some(0));
+        let rates = &peer["rates"];
+        assert!(rates["messages_out_s"].as_f64() > Some(0.0) && rates["bytes_in_s"].as_f64() > Some(0.0), "{rates}");
+        for latency in ["round_trip_us", "settle_us"] {
+            let at = |name: &str| peer[latency][name].as_f64().unwrap();
+            assert!(at("p50") > 0.0 && at("p50") <= at("p99") && at("p99") <= at("max") * 1.07, "{}", peer[latency]);
+            assert!(peer[latency]["count"].as_u64() > Some(50));
+        }
+    }
+    let name = nodes[0]["job"].as_str().unwrap();
+    let (status, text, _) = finish(&mut oikaze(&["top", "--once", name]));
+    assert_eq!(status, Some(0));
+    for word in [&format!("job {name}  oikaze  2 of 2 nodes here"), "rtt p50", "resent", " up ", "operations"] {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+    // The second of two looks tells what happened between them.
+    let mut live = Running::start(&mut oikaze(&["top", "--json", "--interval", "0.05", name]));
+    let spans: Vec<f64> = (0..3)
+        .map(|_| {
+            let line: Value = serde_json::from_str(&format!("{{{}", live.line("{"))).unwrap();
+            line["nodes"][0]["span_s"].as_f64().unwrap()
+        })
+        .collect();
+    assert!(spans[1] < spans[0] || spans[2] < spans[0], "{spans:?}");
+    drop(live);
+    drop(job);
+    // Gone with its processes, however they ended.
+    let begun = std::time::Instant::now();
+    while look(&[name]) != Value::Null {
+        assert!(begun.elapsed() < DEADLINE);
+    }
+}
+
+#[test]
+fn nothing_to_see_is_said() {
+    let (status, out, err) = finish(&mut oikaze(&["top", "--once", "no-such-job"]));
+    assert_eq!((status, out.as_str()), (Some(1), ""));
+    assert!(err.contains("no node of job no-such-job") && err.contains("oikaze run"), "{err}");
+    let (_, help, _) = finish(&mut oikaze(&["top", "--help"]));
+    assert!(["settle", "resent", "flight", "OIKAZE_STATISTICS"].iter().all(|word| help.contains(word)), "{help}");
+}
+
+#[test]
+fn a_node_may_hide() {
+    let (status, out, _) = finish(oikaze(&["hello"]).env("OIKAZE_STATISTICS", "off"));
+    assert_eq!((status, out.starts_with("node 0 of 1")), (Some(0), true));
+    let (status, _, err) = finish(oikaze(&["hello"]).env("OIKAZE_STATISTICS", "maybe"));
+    assert_eq!(status, Some(1));
+    assert!(err.contains("OIKAZE_STATISTICS=maybe: expected on or off"), "{err}");
+}
