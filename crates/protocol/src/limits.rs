@@ -81,6 +81,13 @@ pub const BULK_ACTIVE: usize = 16;
 pub const BULK_RUN: u32 = 48;
 /// Bulk datagrams between two datagrams of small messages, when both wait.
 pub const BULK_TURN: u32 = 4;
+/// Datagrams of control and small messages to one peer in one turn of a node, before others have theirs.
+pub const SMALL_SHARE: usize = 16;
+/// Datagrams of control and small messages in one turn of a node.
+pub const SMALL_A_TURN: usize = 256;
+/// Runs of bulk in one turn of a node, each of what one call of the link carries ([`DATAGRAM_MAX`] bytes): what is handed to the
+/// kernel cannot be overtaken, and nothing is received meanwhile.
+pub const BULK_RUNS_A_TURN: usize = 2;
 /// The longest an acknowledgement is held back.
 pub const ACK_DELAY: Duration = Duration::from_micros(500);
 /// The longest an acknowledgement that was asked for waits for data of ours to ride along with (WIND-3.8): what a program takes from

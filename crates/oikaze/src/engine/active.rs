@@ -1,4 +1,4 @@
-//! The peers that may have something to do, each once: only these are looked at in a turn.
+//! Queues of peers, each once: those that may have something to do, and those that have bulk to send. Only these are looked at in a turn.
 //!
 //! What eRPC keeps as its list of active sessions and UCX as a worker's active interfaces. A peer is marked when a datagram for it
 //! was received, something was posted to it, or its deadline has come; it stays until it has been asked and has nothing to send.
@@ -55,6 +55,15 @@ impl Active {
         Some(rank)
     }
 
+    /// The front leaves.
+    pub fn take(&mut self) -> Option<Rank> {
+        let rank = self.queue.pop_front()?;
+        if let Some(member) = self.member.get_mut(rank as usize) {
+            *member = false;
+        }
+        Some(rank)
+    }
+
     /// Look at each once; those for which `stays` is false leave. The others keep their order.
     pub fn retain(&mut self, mut stays: impl FnMut(Rank) -> bool) {
         let Self { queue, member } = self;
@@ -84,6 +93,8 @@ mod tests {
         active.mark(4);
         let order: Vec<_> = (0..active.len()).filter_map(|at| active.get(at)).collect();
         assert_eq!(order, [1, 3, 4]);
+        assert_eq!((active.take(), active.contains(1)), (Some(1), false));
+        active.mark(1);
         active.retain(|_| false);
         assert!(active.is_empty() && !active.contains(1));
     }

@@ -8,6 +8,7 @@
 //! The engine knows neither threads nor locks nor clocks; [`crate::node`] gives it those, the simulator gives it others.
 
 mod active;
+mod batch;
 mod deadlines;
 mod egress;
 mod events;
@@ -29,8 +30,8 @@ pub use submission::{Keep, Request, Submission};
 pub use submit::tracked;
 
 use crate::job::Secret;
+use batch::Batch;
 use crossbeam_queue::SegQueue;
-use egress::Egress;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::coherence::{Coherence, Pages};
@@ -131,7 +132,7 @@ pub struct Engine<L, P> {
     operations: Operations,
     arrived: VecDeque<Arrived>,
     submissions: Arc<SegQueue<Submission>>,
-    egress: Egress,
+    egress: Batch,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
     to_self: submit::ToSelf,
@@ -187,7 +188,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             operations: Operations::default(),
             arrived: VecDeque::new(),
             submissions,
-            egress: Egress::default(),
+            egress: Batch::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
             to_self: submit::ToSelf::default(),

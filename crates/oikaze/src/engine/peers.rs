@@ -5,20 +5,23 @@ use super::deadlines::Deadlines;
 use super::peer::Peer;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Urgency;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// The peers, and what a turn must know of them without asking each.
 ///
 /// Whoever changes a connection [`touch`](Self::touch)es it, which marks it as active; at the end of the turn
-/// [`settle`](Self::settle) asks each active peer what is left and until when it may rest. A peer at rest has nothing to send,
-/// no event to tell, and a deadline that is known: it costs a turn nothing.
+/// [`settle`](Self::settle) asks each active peer what is left and until when it may rest. A peer at rest has nothing small to
+/// send, no event to tell, and a deadline that is known: it costs a turn nothing.
 pub(super) struct Peers {
     slots: Vec<Option<Peer>>,
     by_connection: HashMap<u64, Rank, BuildHasherDefault<IdHasher>>,
     /// The connection of the last datagram: the next one is likely to be for the same.
     last: (u64, Rank),
     pub active: Active,
+    /// Peers at rest that have bulk to send: it goes in its turn, and nobody needs to ask until then.
+    pub bulk: Active,
     deadlines: Deadlines,
     /// Peers that have not acknowledged all, or have not had all acknowledged.
     busy: usize,
@@ -34,6 +37,7 @@ impl Peers {
             by_connection: HashMap::default(),
             last: (0, Rank::MAX),
             active: Active::new(nodes),
+            bulk: Active::new(nodes),
             deadlines: Deadlines::new(nodes),
             busy: 0,
             visits: 0,
@@ -67,11 +71,18 @@ impl Peers {
         Some(peer)
     }
 
-    /// The active peer whose turn it is to send; it goes to the end of their queue.
-    pub fn next_active(&mut self) -> Option<&mut Peer> {
+    /// The active peer whose turn it is to send what is small; it goes to the end of their queue.
+    pub fn next_active(&mut self) -> Option<Rank> {
         self.visits += 1;
-        let rank = self.active.rotate()?;
-        self.get_mut(rank)
+        self.active.rotate()
+    }
+
+    /// The peer whose turn it is to send bulk; it leaves their queue, and is active.
+    pub fn next_bulk(&mut self) -> Option<Rank> {
+        let rank = self.bulk.take()?;
+        self.visits += 1;
+        self.active.mark(rank);
+        Some(rank)
     }
 
     /// Those of all ranks, to change (rare: it costs as much as there are peers).
@@ -113,9 +124,9 @@ impl Peers {
         }
     }
 
-    /// The end of a turn: who has nothing left to send rests, until its deadline.
+    /// The end of a turn: who has nothing small left to send rests, until its deadline or until its bulk has its turn.
     pub fn settle(&mut self, now: Time) {
-        let Self { slots, active, deadlines, busy, visits, .. } = self;
+        let Self { slots, active, bulk, deadlines, busy, visits, .. } = self;
         *visits += active.len() as u64;
         active.retain(|rank| {
             let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) else { return false };
@@ -126,7 +137,14 @@ impl Peers {
                 (true, false) => *busy -= 1,
                 _ => {}
             }
-            peer.connection.has_due(now)
+            match peer.connection.next_due(now) {
+                Some(Urgency::Small) => true,
+                Some(Urgency::Bulk) => {
+                    bulk.mark(rank);
+                    false
+                }
+                None => false,
+            }
         });
     }
 
@@ -142,7 +160,7 @@ impl Peers {
 
     /// Is something left to be sent, or has a deadline come?
     pub fn have_due(&self, now: Time) -> bool {
-        !self.active.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
+        !self.active.is_empty() || !self.bulk.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
     }
 
     /// A peer that rests although it has something to do, or whose deadline is not what is known of it: a defect of the marks.
@@ -151,7 +169,7 @@ impl Peers {
             let peer = slot.as_ref()?;
             let rests = !self.active.contains(rank);
             let next = peer.connection.next_timeout();
-            let due = peer.connection.has_due(now) && next.is_none_or(|at| at > now);
+            let due = !self.bulk.contains(rank) && peer.connection.has_due(now) && next.is_none_or(|at| at > now);
             (rests && (due || peer.connection.has_events() || next != self.deadlines.get(rank))).then_some(rank)
         })
     }

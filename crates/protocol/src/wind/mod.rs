@@ -33,7 +33,7 @@ mod upper;
 
 pub use crate::wire::{Introduction, Misfit};
 pub use connection::Connection;
-pub use event::{Death, Event, HandshakeRefusal, PostError, Transmit};
+pub use event::{Death, Event, HandshakeRefusal, PostError, Transmit, Urgency};
 pub use histogram::{Histogram, Latency};
 pub use message::{Body, Class, Head, HeadTooLong, Message, Segment, Token};
 pub use settings::Settings;

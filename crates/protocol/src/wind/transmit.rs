@@ -3,7 +3,7 @@
 use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
-use super::{Body, Segment, Transmit};
+use super::{Body, Segment, Transmit, Urgency};
 use crate::limits::{BULK_FRAME_LEN, BULK_TURN, FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
 use crate::wire::{Builder, Flags, Fragment, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
@@ -24,10 +24,22 @@ impl Connection {
     /// Would [`transmit`](Self::transmit) yield something? O(1).
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
+        self.next_due(now).is_some()
+    }
+
+    /// What [`transmit`](Self::transmit) would yield, if anything: who serves several peers asks first for what is small (WIND-3.9).
+    #[must_use]
+    pub fn next_due(&self, now: Time) -> Option<Urgency> {
+        let small = |due: bool| due.then_some(Urgency::Small);
         match self.phase {
-            Phase::Closing { next, left } => left > 0 && next <= now,
-            Phase::Dead(_) => self.handshake.owes_refusal(),
-            Phase::Open => self.handshake.has_due(now) || (self.handshake.is_established() && self.turn(now).is_some()),
+            Phase::Closing { next, left } => small(left > 0 && next <= now),
+            Phase::Dead(_) => small(self.handshake.owes_refusal()),
+            Phase::Open if self.handshake.has_due(now) => Some(Urgency::Small),
+            Phase::Open if self.handshake.is_established() => Some(match self.turn(now)? {
+                Turn::Small | Turn::Control => Urgency::Small,
+                Turn::Bulk(_) => Urgency::Bulk,
+            }),
+            Phase::Open => None,
         }
     }
 
