@@ -89,7 +89,8 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -
         connections.push(id.max(1));
     }
     let seal = bootstrap.settings().checksum.unwrap_or_default().kind();
-    let settings = Settings { failure_time, datagram_max: u16::MAX, seal, ..Settings::default() };
+    let congestion = bootstrap.settings().congestion.unwrap_or_default();
+    let settings = Settings { failure_time, datagram_max: u16::MAX, congestion, seal, ..Settings::default() };
     Ok(Setup {
         me: bootstrap.rank(),
         nodes,

@@ -69,6 +69,10 @@ pub const CREDIT: u64 = 16 << 20;
 pub const CREDIT_OVERHEAD: u64 = 128;
 /// Bytes of one peer's messages held back or being collected, unless set.
 pub const HELD_MAX: u64 = 64 << 20;
+/// Of all peers' messages together, as far as [`HELD_MIN`] leaves it to be said.
+pub const HELD_TOTAL: u64 = 512 << 20;
+/// Of one peer's messages, however many peers there are.
+pub const HELD_MIN: u64 = 1 << 20;
 /// The longest message that is collected rather than placed, unless set.
 pub const ASSEMBLY_MAX: u64 = 1 << 30;
 /// UDP payload at an Ethernet MTU (IPv4 over 1500 bytes).

@@ -14,9 +14,9 @@ use oikaze_protocol::wire::{Seal, View};
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, counters, .. } = self;
+        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, shares, counters, .. } = self;
         let mut received = 0;
-        let outcome = link.receive(&mut |Arrival { from, bytes, .. }| {
+        let outcome = link.receive(&mut |Arrival { from, bytes, congested }| {
             received += 1;
             let Ok(view) = View::parse(bytes) else {
                 counters.strangers += 1;
@@ -32,8 +32,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 counters.strangers += 1;
                 return;
             };
+            if congested {
+                peer.connection.marked();
+            }
             let mut upper = Upward { rma, coherence, memory, pages };
             peer.connection.receive(now, &view, path, &mut upper);
+            shares.received(rank, bytes.len() as u64, now);
+            peer.connection.grant(shares.of(rank, now));
         });
         if outcome.is_err() {
             counters.send_errors += 1;

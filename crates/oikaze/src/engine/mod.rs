@@ -35,8 +35,10 @@ use crossbeam_queue::SegQueue;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::coherence::{Coherence, Pages};
+use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::congestion::Shares;
 use oikaze_protocol::wind::{self, Class, Death, Introduction, Settings};
 use oikaze_protocol::{Rank, counters};
 use operation::Operations;
@@ -127,6 +129,7 @@ pub struct Engine<L, P> {
     pages: P,
     memory: RegionTable,
     peers: Peers,
+    shares: Shares,
     rma: Rma,
     coherence: Coherence,
     operations: Operations,
@@ -164,6 +167,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let checksum = seal::Checksum::of(settings.seal)
             .ok_or_else(|| Failure::Machine(format!("datagrams cannot be sealed with {:?}: use a checksum", settings.seal)))?;
         settings.receive_buffer = u32::try_from(link.receive_buffer()).unwrap_or(u32::MAX);
+        settings.held_max = settings.held_max.min((HELD_TOTAL / u64::from(nodes.max(2) - 1)).max(HELD_MIN));
         let everywhere = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
         let mut peers = Peers::new(nodes);
         let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
@@ -183,6 +187,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             pages,
             memory: RegionTable::new(),
             peers,
+            shares: Shares::new(u64::from(settings.receive_buffer), nodes),
             rma: Rma::new(),
             coherence: Coherence::new(me, nodes),
             operations: Operations::default(),

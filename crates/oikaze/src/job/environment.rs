@@ -3,6 +3,7 @@
 use crate::job::{Checksum, JobError, Secret};
 use oikaze_os::link::Ports;
 use oikaze_protocol::limits::NODES_MAX;
+use oikaze_protocol::wind::congestion::Algorithm;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the store listens: `address:port`, several separated by commas.
@@ -29,6 +30,8 @@ pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
 pub const FAULT: &str = "OIKAZE_FAULT";
 /// What the checksums of datagrams cover: `full` or `header`.
 pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
+/// What decides how much may be in flight: `delay` or `cubic`.
+pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 /// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 
@@ -45,6 +48,8 @@ pub struct Settings {
     pub fault: Option<String>,
     /// What the checksums of datagrams cover; [`Checksum::Full`] if absent.
     pub checksum: Option<Checksum>,
+    /// What decides how much may be in flight; [`Algorithm::Delay`] if absent.
+    pub congestion: Option<Algorithm>,
 }
 
 /// A node's place, as the launcher told it.
@@ -90,6 +95,7 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
     variables.extend(settings.time_limit.map(|time| (TIME_LIMIT, time.as_millis().to_string())));
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
+    variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
     variables
 }
 
@@ -107,7 +113,8 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let time_limit = optional(lookup, TIME_LIMIT, needed, milliseconds)?;
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
     let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
-    Ok(Settings { ports, failure_time, time_limit, fault, checksum })
+    let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
+    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -193,6 +200,7 @@ mod tests {
             time_limit: Some(Duration::from_secs(60)),
             fault: Some("loss=0.05".into()),
             checksum: Some(Checksum::Header),
+            congestion: Some(Algorithm::Cubic),
         };
         let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
         let lookup = |name: &str| map.get(name).cloned();
@@ -231,6 +239,7 @@ mod tests {
             (FAILURE_TIME, "5s"),
             (TIME_LIMIT, "-1"),
             (CHECKSUM, "none"),
+            (CONGESTION, "reno"),
         ] {
             let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();
             assert!(message.contains(name), "{message}");

@@ -7,6 +7,7 @@ use super::ending::Ending;
 use super::output::{Sink, Stream};
 use crate::job::{Checksum, Ports, Secret, Settings};
 use oikaze_protocol::Rank;
+use oikaze_protocol::wind::congestion::Algorithm;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
@@ -40,6 +41,7 @@ pub struct Order {
     time_limit_ms: Option<u64>,
     fault: Option<String>,
     checksum: Option<String>,
+    congestion: Option<String>,
     /// Program and arguments.
     pub program: Vec<String>,
     /// Directory to run in, if it exists there.
@@ -69,6 +71,7 @@ impl Order {
             time_limit_ms: settings.time_limit.map(milliseconds),
             fault: settings.fault.clone(),
             checksum: settings.checksum.map(|checksum| checksum.to_string()),
+            congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
             program: Vec::new(),
             directory: String::new(),
             environment: Vec::new(),
@@ -86,10 +89,14 @@ impl Order {
             Some(text) => Some(text.parse::<Checksum>().ok()?),
             None => None,
         };
+        let congestion = match &self.congestion {
+            Some(text) => Some(text.parse::<Algorithm>().ok()?),
+            None => None,
+        };
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();
-        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, time_limit, fault, checksum }))
+        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, time_limit, fault, checksum, congestion }))
     }
 }
 

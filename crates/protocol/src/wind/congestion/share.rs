@@ -45,8 +45,9 @@ pub struct Shares {
     nodes: u32,
     allowance: u64,
     peers: Vec<Peer>,
-    /// Peers that send much.
+    /// Peers that send much, and what each of them gets.
     senders: u64,
+    each: u64,
     /// They, and some that no longer do, by when they were last looked at.
     queue: VecDeque<(Time, Rank)>,
 }
@@ -66,7 +67,7 @@ impl Shares {
     #[must_use]
     pub fn new(buffer: u64, nodes: u32) -> Shares {
         let peers = (0..nodes).map(|_| Peer::default()).collect();
-        Shares { buffer, nodes, allowance: allowance(buffer, nodes), peers, senders: 0, queue: VecDeque::new() }
+        Shares { buffer, nodes, allowance: allowance(buffer, nodes), peers, senders: 0, each: 0, queue: VecDeque::new() }
     }
 
     /// A datagram of this peer was received.
@@ -81,9 +82,12 @@ impl Shares {
         peer.bytes += bytes;
         peer.heard = now;
         peer.sends |= peer.bytes > much;
-        self.senders = self.senders + u64::from(peer.sends) - u64::from(sent);
         if peer.sends && !core::mem::replace(&mut peer.queued, true) {
             self.queue.push_back((now, from));
+        }
+        let sends = peer.sends;
+        if sends != sent {
+            self.divide(self.senders + u64::from(sends) - u64::from(sent));
         }
     }
 
@@ -93,8 +97,14 @@ impl Shares {
         if !self.peers.get(peer as usize).is_some_and(|peer| peer.sends) {
             return self.allowance;
         }
-        let others = u64::from(self.nodes.saturating_sub(1)).saturating_sub(self.senders);
-        (self.buffer.saturating_sub(others * self.allowance) / self.senders.max(1)).max(self.allowance)
+        self.each
+    }
+
+    /// From now on so many send.
+    fn divide(&mut self, senders: u64) {
+        let others = u64::from(self.nodes.saturating_sub(1)).saturating_sub(senders);
+        self.each = (self.buffer.saturating_sub(others * self.allowance) / senders.max(1)).max(self.allowance);
+        self.senders = senders;
     }
 
     /// Peers that send much.
@@ -112,8 +122,9 @@ impl Shares {
                 // It is looked at again when that is over; in between it may be taken for a sender for as long once more.
                 self.queue.push_back((now, rank));
             } else {
-                self.senders -= u64::from(peer.sends);
-                (peer.sends, peer.queued) = (false, false);
+                let sent = core::mem::replace(&mut peer.sends, false);
+                peer.queued = false;
+                self.divide(self.senders - u64::from(sent));
             }
         }
     }
