@@ -47,6 +47,11 @@ use peers::Peers;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Who submits runs a turn at once, and would find nothing on the link if it was looked at less than this ago: a system call for nothing,
+/// before the datagram that somebody waits for.
+const LOOK_AGAIN: Duration = Duration::from_micros(5);
 
 /// How an engine is set up.
 pub struct Setup {
@@ -144,6 +149,8 @@ pub struct Engine<L, P> {
     counters: Counters,
     /// When the latest turn began.
     now: Time,
+    /// When the link was last asked for what has arrived.
+    looked: Time,
     /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests that were settled at once.
     news: usize,
     /// The last turn left something to do at once.
@@ -201,6 +208,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             notices: Vec::new(),
             counters: Counters::default(),
             now,
+            looked: now,
             news: 0,
             more: false,
             holding: Vec::new(),
@@ -216,9 +224,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// One turn.
     pub fn turn(&mut self, now: Time) -> Work {
+        self.looked = now;
+        let received = self.ingress(now);
+        self.rest_of_turn(now, received)
+    }
+
+    /// A turn for the sake of what was just submitted: it does not look at the link if a turn has lately done so.
+    pub fn turn_to_send(&mut self, now: Time) -> Work {
+        if now - self.looked > LOOK_AGAIN { self.turn(now) } else { self.rest_of_turn(now, 0) }
+    }
+
+    fn rest_of_turn(&mut self, now: Time, received: usize) -> Work {
         self.counters.turns += 1;
         self.now = now;
-        let received = self.ingress(now);
         self.settle_events();
         self.peers.timers(now);
         self.take_submissions(now);

@@ -146,7 +146,7 @@ impl Node {
     fn push(&self, submission: Submission) {
         self.submissions.push(submission);
         fence(Ordering::SeqCst);
-        self.try_turn(self.now());
+        self.run_turns(self.now(), RealEngine::turn_to_send);
     }
 
     /// Put a region into the engine's table.
@@ -155,7 +155,11 @@ impl Node {
     }
 
     /// Run one turn, unless another thread is in one (which then sees what we submitted).
-    fn try_turn(&self, mut now: Time) -> Option<Work> {
+    fn try_turn(&self, now: Time) -> Option<Work> {
+        self.run_turns(now, RealEngine::turn)
+    }
+
+    fn run_turns(&self, mut now: Time, turn: fn(&mut RealEngine, Time) -> Work) -> Option<Work> {
         let mut total: Option<Work> = None;
         loop {
             let mut engine = match self.engine.try_lock() {
@@ -163,7 +167,7 @@ impl Node {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return total,
             };
-            let work = engine.turn(now);
+            let work = turn(&mut engine, now);
             let next = self.due(&engine);
             self.collect(&mut engine);
             self.publisher.look(&mut engine, self.mail.load(Ordering::Relaxed), now);
