@@ -57,6 +57,15 @@ pub const LOST_ITEMS_REMEMBERED: usize = 4096;
 pub const FAREWELL_PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Datagrams that are acknowledged together while all is in order.
 pub const ACK_EVERY: u32 = 16;
+/// Datagrams of one size that must be lost in a row, while all others arrive, before the path counts as too narrow for it
+/// (RFC 8899, section 5.1.2: `MAX_PROBES`).
+pub const MTU_LOSSES: u32 = 3;
+/// The search for a path's size ends when no more than this is left to be found.
+pub const MTU_STEP: usize = 64;
+/// After a search that ended below what both ends' routes carry, the next begins after this; twice as late each time.
+pub const MTU_RAISE_MIN: Duration = Duration::from_secs(5);
+/// At last it begins after this (RFC 8899, section 5.1.1: `PMTU_RAISE_TIMER`).
+pub const MTU_RAISE_MAX: Duration = Duration::from_secs(600);
 /// Ranges of received datagram numbers that are remembered; older numbers count as received.
 pub const RECEIVED_RANGES_MAX: usize = 256;
 /// Ranges of one message's bytes; only the lowest missing bytes get in beyond it.

@@ -6,13 +6,14 @@ use super::flight::{Cause, Flight, Item};
 use super::handshake::{Handshake, Heard};
 use super::inbox::Inbox;
 use super::liveness::{Liveness, Pulse};
+use super::mtu::Mtu;
 use super::outbox::Outbox;
 use super::outgoing::Sizes;
 use super::pto::{Probe, TAIL_PROBES};
 use super::rtt::RoundTrip;
 use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
-use crate::limits::{BULK_FRAME_LEN, DATAGRAM_MIN, FRAGMENT_ETHERNET, FRAGMENT_JUMBO, HEADER_LEN, PROBE_MAX};
+use crate::limits::{DATAGRAM_MIN, PROBE_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -51,7 +52,7 @@ pub struct Connection {
     pub(super) arrivals: Arrivals,
     pub(super) liveness: Liveness,
     pub(super) due: Due,
-    pub(super) datagram_max: usize,
+    pub(super) mtu: Mtu,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
     pub(super) round_trips: Latency,
@@ -106,7 +107,7 @@ impl Connection {
             arrivals: Arrivals::new(settings.receive_buffer),
             liveness: Liveness::new(&settings, now),
             due: Due::default(),
-            datagram_max: DATAGRAM_MIN,
+            mtu: Mtu::new(DATAGRAM_MIN),
             events: VecDeque::new(),
             statistics: Statistics::default(),
             round_trips: Latency::default(),
@@ -305,13 +306,15 @@ impl Connection {
 
     /// WIND-5.4: send the oldest again, whatever the window says.
     fn probe(&mut self, now: Time) {
-        let Connection { flight, outbox, arrivals, statistics, .. } = self;
+        let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
         let before = flight.probe.in_a_row();
         statistics.probe_timeouts += 1;
         statistics.tail_probes += u64::from(before < TAIL_PROBES);
         // Three times in a row: whatever is in flight is not taken in.
         let most = (before < TAIL_PROBES).then_some(PROBED);
-        flight.give_up(now, most, |cause, items| lost(outbox, arrivals, statistics, cause, items));
+        flight.give_up(now, most, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
+        mtu.timed_out();
+        outbox.resize(Sizes::within(mtu.size(), self.settings.seal));
         outbox.begin_with_lowest();
         // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
         self.due.probes = if before == 0 { 1 } else { 2 };
@@ -333,10 +336,48 @@ impl Connection {
     }
 
     pub(super) fn detect_lost(&mut self, now: Time) {
-        let Connection { flight, outbox, arrivals, statistics, .. } = self;
-        let latest = flight.detect_lost(now, |cause, items| lost(outbox, arrivals, statistics, cause, items));
+        let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
+        let latest = flight.detect_lost(now, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
         if let Some(sent) = latest {
             self.controller.lost(sent, now);
+        }
+    }
+
+    /// What was acknowledged and lost tells what the path carries (WIND-8).
+    pub(super) fn weigh_sizes(&mut self, now: Time) {
+        let before = self.mtu.size();
+        let seen = self.flight.sizes.take();
+        if self.mtu.weigh(now, seen) {
+            self.statistics.black_holes += 1;
+            self.give_up_larger(now);
+        }
+        self.resized(before);
+    }
+
+    /// The system refused to send a datagram to the peer's candidate address `path`: it says that `fits` bytes are the most that get
+    /// there (WIND-8.8).
+    pub fn too_big(&mut self, now: Time, path: u8, fits: usize) {
+        if !self.is_established() || self.handshake.path != Some(path) {
+            return;
+        }
+        let before = self.mtu.size();
+        if self.mtu.told(now, fits) {
+            self.give_up_larger(now);
+        }
+        self.resized(before);
+    }
+
+    /// WIND-8.4: no sign of congestion.
+    fn give_up_larger(&mut self, now: Time) {
+        let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
+        let size = mtu.size();
+        flight.give_up_larger(now, size, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
+    }
+
+    fn resized(&mut self, before: usize) {
+        let size = self.mtu.size();
+        if size != before {
+            self.outbox.resize(Sizes::within(size, self.settings.seal));
         }
     }
 
@@ -344,16 +385,13 @@ impl Connection {
     pub(super) fn established(&mut self, now: Time) {
         let Some(them) = self.handshake.them else { return };
         let datagram_max = usize::from(self.settings.datagram_max.min(them.datagram_max)).max(DATAGRAM_MIN);
-        let frames = datagram_max - HEADER_LEN - self.settings.seal.tag_len();
-        let room = frames - BULK_FRAME_LEN;
-        let fragment = [FRAGMENT_JUMBO, FRAGMENT_ETHERNET].into_iter().find(|size| *size <= room).unwrap_or(room);
-        self.datagram_max = datagram_max;
+        self.mtu = Mtu::new(datagram_max);
         let window = self.settings.window_max.min(u64::from(them.receive_buffer));
         self.controller = self.settings.congestion.controller(datagram_max as u64, window);
         self.gate = Gate::new(u64::from(them.receive_buffer), self.handshake.me.nodes);
         self.liveness = Liveness::new(&self.settings, now);
         self.events.push_back(Event::Established);
-        self.outbox.open(Sizes { frames, fragment: fragment as u64 }, them.credit, &mut self.events);
+        self.outbox.open(Sizes::within(datagram_max, self.settings.seal), them.credit, &mut self.events);
     }
 
     /// What a handshake frame has brought about.
@@ -385,6 +423,7 @@ impl Connection {
         self.flight = Flight::new(self.settings.failure_time);
         self.inbox = Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
         self.arrivals = Arrivals::new(self.arrivals.share);
+        self.mtu = Mtu::new(DATAGRAM_MIN);
         self.due = Due::default();
     }
 
@@ -401,14 +440,21 @@ impl Connection {
 pub(super) fn lost(
     outbox: &mut Outbox,
     arrivals: &mut Arrivals,
+    mtu: &mut Mtu,
     statistics: &mut Statistics,
     cause: Cause,
     items: &mut dyn Iterator<Item = Item>,
 ) {
+    let mut items = items.peekable();
+    if items.next_if_eq(&Item::SizeProbe).is_some() {
+        statistics.size_probes_lost += 1;
+        return mtu.probe_lost(cause != Cause::Probe);
+    }
     *match cause {
         Cause::Reordering => &mut statistics.lost_by_reordering,
         Cause::Time => &mut statistics.lost_by_time,
         Cause::Probe => &mut statistics.lost_by_probe,
+        Cause::Size => &mut statistics.lost_by_size,
     } += 1;
     if planted(Bug::ForgetRetransmission) {
         return;
@@ -418,6 +464,7 @@ pub(super) fn lost(
             Item::Message(number) | Item::Open(number) | Item::Withdrawal(number) => outbox.lost_small(number),
             Item::Fragment { message, offset, len } => outbox.lost_fragment(message, offset..offset + u64::from(len)),
             Item::Told { .. } => arrivals.tell_again(),
+            Item::SizeProbe => {}
         }
     }
 }

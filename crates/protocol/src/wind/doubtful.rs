@@ -14,6 +14,8 @@ use core::ops::RangeInclusive;
 pub(super) struct Doubt {
     pub number: u64,
     pub sent: Time,
+    /// On the wire.
+    pub bytes: u32,
     pub cause: Cause,
     /// The event of loss for which the window was reduced, if it was; see [`Episode`].
     pub event: Option<u32>,
@@ -122,7 +124,7 @@ mod tests {
     use std::vec::Vec;
 
     fn doubt(number: u64) -> Doubt {
-        Doubt { number, sent: Time(number), cause: Cause::Time, event: None }
+        Doubt { number, bytes: 100, sent: Time(number), cause: Cause::Time, event: None }
     }
 
     fn items(number: u64) -> impl Iterator<Item = Item> {

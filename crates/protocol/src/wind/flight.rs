@@ -1,6 +1,7 @@
 //! What was sent and is neither acknowledged nor lost (WIND-5): small records in two rings, no allocation a datagram.
 
 use super::doubtful::{Doubt, Doubtful, Episode};
+use super::evidence::Witness;
 use super::loss::{self, Overtaker, Verdict};
 use super::pto::Probe;
 use super::reordering::Reordering;
@@ -24,6 +25,8 @@ pub(crate) enum Item {
     Withdrawal(u64),
     /// An ACK frame up to this datagram number, with refusals up to this count.
     Told { largest: u64, refusals: u64 },
+    /// Nothing but length: the datagram is a size probe (WIND-8.2), and this all that it carries.
+    SizeProbe,
 }
 
 /// Why a datagram counts as lost.
@@ -32,6 +35,8 @@ pub(crate) enum Cause {
     Reordering,
     Time,
     Probe,
+    /// The path has become too narrow for it (WIND-8.4).
+    Size,
 }
 
 #[derive(Clone, Copy, Debug, Hash)]
@@ -90,6 +95,8 @@ pub(crate) struct Flight {
     doubtful: Doubtful,
     episode: Episode,
     reordering: Reordering,
+    /// What becomes of datagrams of which size.
+    pub sizes: Witness,
     pub rtt: RoundTrip,
     pub probe: Probe,
 }
@@ -111,6 +118,7 @@ impl Flight {
             doubtful: Doubtful::default(),
             episode: Episode::default(),
             reordering: Reordering::default(),
+            sizes: Witness::default(),
             rtt: RoundTrip::default(),
             probe: Probe::new(failure_time),
         }
@@ -145,7 +153,9 @@ impl Flight {
         let bytes = if elicits { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 };
         let first_item = self.first_item + self.items.len() as u64 - u64::from(items);
         self.sent.push_back(Sent { at: now, bytes, items, first_item });
-        if elicits {
+        if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
+            // Nobody waits for it: no window, no probe timeout.
+        } else if elicits {
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
             (self.last_step, self.asked) = (now, asks);
@@ -164,10 +174,13 @@ impl Flight {
         let sent = self.sent.get_mut(at).filter(|sent| sent.bytes > 0)?;
         let record = *sent;
         sent.bytes = 0;
-        self.in_flight -= u64::from(record.bytes);
-        self.datagrams -= 1;
         let start = usize::try_from(record.first_item - self.first_item).ok()?;
-        Some((record, start..start + record.items as usize))
+        let items = start..start + record.items as usize;
+        if !self.is_size_probe(&items) {
+            self.in_flight -= u64::from(record.bytes);
+            self.datagrams -= 1;
+        }
+        Some((record, items))
     }
 
     /// Drop records at the front that are done with.
@@ -197,10 +210,13 @@ impl Flight {
             let first = self.index(*range.start()).unwrap_or(0);
             for at in (first..=last).rev() {
                 let Some((sent, items)) = self.retire(at) else { continue };
-                acked.bytes += u64::from(sent.bytes);
                 acked.datagrams += 1;
                 acked.latest = acked.latest.max(sent.at);
                 News::add(&mut news, self.first + at as u64, sent.at);
+                if !self.is_size_probe(&items) {
+                    acked.bytes += u64::from(sent.bytes);
+                    self.sizes.acked(self.first + at as u64, sent.bytes);
+                }
                 self.items.range(items).copied().for_each(&mut on_item);
             }
         }
@@ -219,15 +235,16 @@ impl Flight {
         acked: &mut Acked,
         news: &mut Option<News>,
     ) {
-        let Flight { doubtful, episode, reordering, rtt, .. } = self;
+        let Flight { doubtful, episode, reordering, rtt, sizes, .. } = self;
         doubtful.clear(range, on_item, |doubt| {
             acked.spurious += 1;
             acked.undo |= episode.arrived(doubt.event);
             News::add(news, doubt.number, doubt.sent);
+            sizes.acked(doubt.number, doubt.bytes);
             match doubt.cause {
                 Cause::Time => reordering.widen(rtt, now),
                 Cause::Reordering => reordering.seen(),
-                Cause::Probe => {}
+                Cause::Probe | Cause::Size => {}
             }
         });
     }
@@ -271,7 +288,7 @@ impl Flight {
                         break;
                     }
                 };
-                latest = self.lose(at, now, cause, true, &mut on_lost).or(latest);
+                latest = self.lose(at, now, cause, true, &mut on_lost).flatten().or(latest);
             }
             at += 1;
         }
@@ -279,7 +296,8 @@ impl Flight {
         latest
     }
 
-    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be reduced.
+    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be reduced. Was it in flight? Then when
+    /// it was sent, unless it was a size probe, whose loss says nothing about congestion (WIND-8.2).
     fn lose(
         &mut self,
         at: usize,
@@ -287,9 +305,16 @@ impl Flight {
         cause: Cause,
         counts: bool,
         on_lost: &mut impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
-    ) -> Option<Time> {
+    ) -> Option<Option<Time>> {
         let (sent, items) = self.retire(at)?;
         on_lost(cause, &mut self.items.range(items.clone()).copied());
+        if self.is_size_probe(&items) {
+            return Some(None);
+        }
+        let number = self.first + at as u64;
+        if matches!(cause, Cause::Reordering | Cause::Time) {
+            self.sizes.lost(number, sent.bytes);
+        }
         let event = counts.then(|| {
             let (event, begins) = self.episode.lost(sent.at, now);
             if begins {
@@ -297,9 +322,23 @@ impl Flight {
             }
             event
         });
-        let doubt = Doubt { number: self.first + at as u64, sent: sent.at, cause, event };
+        let doubt = Doubt { number, sent: sent.at, bytes: sent.bytes, cause, event };
         self.doubtful.add(doubt, self.items.range(items).copied());
-        Some(sent.at)
+        Some(Some(sent.at))
+    }
+
+    fn is_size_probe(&self, items: &Range<usize>) -> bool {
+        !items.is_empty() && self.items.get(items.start) == Some(&Item::SizeProbe)
+    }
+
+    /// The path does not carry datagrams of more than `size` bytes: those in flight are lost, which is not congestion (WIND-8.4).
+    pub fn give_up_larger(&mut self, now: Time, size: usize, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) {
+        for at in 0..self.sent.len() {
+            if self.sent.get(at).is_some_and(|sent| sent.bytes as usize > size) {
+                self.lose(at, now, Cause::Size, false, &mut on_lost);
+            }
+        }
+        self.trim();
     }
 
     /// The probe timer ran out: the oldest `most` datagrams in flight count as lost, or all of them, so that their content is sent
@@ -309,7 +348,7 @@ impl Flight {
         let mut left = most.unwrap_or(usize::MAX);
         let mut at = 0;
         while left > 0 && at < self.sent.len() {
-            if self.lose(at, now, Cause::Probe, most.is_none(), &mut on_lost).is_some() {
+            if self.lose(at, now, Cause::Probe, most.is_none(), &mut on_lost).flatten().is_some() {
                 left -= 1;
             }
             at += 1;

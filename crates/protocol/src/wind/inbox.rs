@@ -125,6 +125,8 @@ impl Inbox {
                 above.deliver(number, class, head, Delivered::Bytes(body));
                 return Taken::Duplicate;
             }
+            // It had begun in fragments.
+            Err(Taken::Duplicate) => return self.whole(number, body, above),
             Err(taken) => return taken,
         }
         if class != Class::Unordered && number != self.floor && !planted(Bug::DeliverOrderedEarly) {
@@ -205,14 +207,26 @@ impl Inbox {
         if ahead > u32::MAX / 2 {
             return Taken::Duplicate;
         }
-        let number = self.floor + u64::from(ahead);
+        self.fill(self.floor + u64::from(ahead), fragment.offset, bytes, above)
+    }
+
+    /// A whole message came of which something is known already: what of it is missing is taken in (WIND-2.4).
+    fn whole<U: Upper>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
+        match self.slot(number) {
+            Some(Slot::Gathering(assembly)) if assembly.len != body.len() as u64 => Taken::Wrong,
+            Some(Slot::Gathering(_)) => self.fill(number, 0, body, above),
+            _ => Taken::Duplicate,
+        }
+    }
+
+    fn fill<U: Upper>(&mut self, number: u64, offset: u64, bytes: &[u8], above: &mut Above<'_, U>) -> Taken {
         let assembly = match self.slot(number) {
             Some(Slot::Gathering(assembly)) => assembly,
             Some(Slot::Done | Slot::Held(_)) => return Taken::Duplicate,
             Some(Slot::Missing) | None => return Taken::Unknown,
         };
         let (upper, from) = (&mut *above.upper, above.from);
-        match assembly.fill(fragment.offset, bytes, |offset, part| upper.place(from, number, offset, part)) {
+        match assembly.fill(offset, bytes, |offset, part| upper.place(from, number, offset, part)) {
             Filled::Outside => return Taken::Wrong,
             Filled::TooScattered => return Taken::NoRoom,
             Filled::Nothing => return Taken::Duplicate,

@@ -7,7 +7,6 @@ use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
 use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Segment, Token};
 use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, MESSAGES_IN_FLIGHT};
 use crate::time::Time;
-use crate::wire::message_frame_len;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
@@ -198,21 +197,40 @@ impl Outbox {
 
     /// Put a message that may go into its queue.
     fn enqueue(&mut self, number: u64) {
-        let frames = self.sizes.map_or(0, |sizes| sizes.frames);
+        let sizes = self.sizes.unwrap_or_default();
         let Some(message) = self.get_mut(number) else { return };
-        let whole = !matches!(message.body, Body::Segment(segment) if segment.len > 0)
-            && message_frame_len(message.head.len(), message.len).is_some_and(|len| len <= frames);
-        if whole {
+        if sizes.hold(message) {
             message.stage = Stage::Small { queued: true };
             self.small.push_back(number);
         } else {
-            message.stage = Stage::Bulk(Progress::default());
-            // Numbers come in order but for those that had to wait for credit: others may wait for these.
-            let at = self.bulk_waiting.partition_point(|waiting| *waiting < number);
-            self.bulk_waiting.insert(at, number);
-            let overdue = at == 0 && self.bulk.iter().any(|active| *active > number);
-            self.activate(if overdue { self.bulk.len() + 1 } else { BULK_ACTIVE });
+            self.enqueue_bulk(number);
         }
+    }
+
+    fn enqueue_bulk(&mut self, number: u64) {
+        let Some(message) = self.get_mut(number) else { return };
+        message.stage = Stage::Bulk(Progress::default());
+        // Numbers come in order but for those that had to wait for credit: others may wait for these.
+        let at = self.bulk_waiting.partition_point(|waiting| *waiting < number);
+        self.bulk_waiting.insert(at, number);
+        let overdue = at == 0 && self.bulk.iter().any(|active| *active > number);
+        self.activate(if overdue { self.bulk.len() + 1 } else { BULK_ACTIVE });
+    }
+
+    /// Datagrams have another size from now on. Whole messages that wait and do not fit any more go in fragments (WIND-2.4).
+    pub fn resize(&mut self, sizes: Sizes) {
+        self.sizes = Some(sizes);
+        let mut small = core::mem::take(&mut self.small);
+        small.retain(|&number| {
+            let stays =
+                self.get(number).is_none_or(|message| message.stage != Stage::Small { queued: true } || sizes.hold(message));
+            if !stays {
+                self.enqueue_bulk(number);
+            }
+            stays
+        });
+        self.small = small;
+        self.drop_stale();
     }
 
     /// Fill the rotation.
@@ -336,7 +354,11 @@ impl Outbox {
 
     /// A datagram with this whole message, beginning or withdrawal was lost.
     pub fn lost_small(&mut self, number: u64) {
+        let sizes = self.sizes.unwrap_or_default();
         let Some(message) = self.get_mut(number) else { return };
+        if message.stage == (Stage::Small { queued: false }) && !sizes.hold(message) {
+            return self.enqueue_bulk(number);
+        }
         let again = match &mut message.stage {
             Stage::Small { queued } | Stage::Withdrawn { queued } => !core::mem::replace(queued, true),
             // The next fragments carry the beginning again, unless it travels alone.
@@ -378,7 +400,8 @@ impl Outbox {
     /// The peer has taken the message in, or has learned of its withdrawal.
     pub fn acked_small(&mut self, number: u64, withdrawal: bool, events: &mut VecDeque<Event>) {
         match self.get_mut(number).map(|message| &mut message.stage) {
-            Some(Stage::Small { .. }) if !withdrawal => self.arrived(number, events),
+            // In bulk: it had gone whole, and was to go again in fragments.
+            Some(Stage::Small { .. } | Stage::Bulk(_)) if !withdrawal => self.arrived(number, events),
             // Taken back, but the message itself had arrived already: that settles it as well.
             Some(Stage::Withdrawn { .. }) => self.settle(number),
             _ => {}

@@ -2,8 +2,9 @@
 
 use super::ranges::RangeSet;
 use super::{Body, Class, Event, Head, Token};
-use crate::limits::CREDIT_OVERHEAD;
+use crate::limits::{BULK_FRAME_LEN, CREDIT_OVERHEAD, FRAGMENT_ETHERNET, FRAGMENT_JUMBO, HEADER_LEN};
 use crate::time::Time;
+use crate::wire::{SealKind, message_frame_len};
 use alloc::collections::VecDeque;
 
 /// Where a message stands.
@@ -75,6 +76,22 @@ pub(super) struct Sizes {
     pub frames: usize,
     /// Bytes of a full fragment.
     pub fragment: u64,
+}
+
+impl Sizes {
+    /// Of datagrams of at most `size` bytes that end with this seal's tag (WIND-2.5).
+    pub fn within(size: usize, seal: SealKind) -> Sizes {
+        let frames = size.saturating_sub(HEADER_LEN + seal.tag_len());
+        let room = frames.saturating_sub(BULK_FRAME_LEN);
+        let fragment = [FRAGMENT_JUMBO, FRAGMENT_ETHERNET].into_iter().find(|size| *size <= room).unwrap_or(room);
+        Sizes { frames, fragment: fragment as u64 }
+    }
+
+    /// May this message travel whole (WIND-2.4)?
+    pub fn hold(self, message: &Outgoing) -> bool {
+        !matches!(message.body, Body::Segment(segment) if segment.len > 0)
+            && message_frame_len(message.head.len(), message.len).is_some_and(|len| len <= self.frames)
+    }
 }
 
 /// What a credited message takes of the receiver's credit (WIND-6.3).

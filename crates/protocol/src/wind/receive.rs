@@ -179,7 +179,7 @@ impl Connection {
 
     /// An ACK frame came; `false` if it cannot be from a correct peer.
     fn acknowledged(&mut self, now: Time, ack: &Acknowledgement<'_>) -> bool {
-        let Connection { flight, outbox, arrivals, events, controller, gate, statistics, round_trips, .. } = self;
+        let Connection { flight, outbox, arrivals, events, controller, gate, mtu, statistics, round_trips, .. } = self;
         statistics.acknowledgements_received += 1;
         outbox.look(now);
         let limited = flight.in_flight() * 2 >= controller.window();
@@ -196,6 +196,7 @@ impl Connection {
                 outbox.acked_fragment(message, offset..offset + u64::from(len), events);
             }
             Item::Told { largest, refusals } => arrivals.confirm(largest, refusals),
+            Item::SizeProbe => mtu.probe_acked(now),
         });
         let Some(acked) = acked else { return false };
         if let Some(round_trip) = acked.round_trip {
@@ -218,6 +219,7 @@ impl Connection {
         outbox.grant(ack.told.credit);
         outbox.advance(events);
         self.detect_lost(now);
+        self.weigh_sizes(now);
         true
     }
 }

@@ -74,7 +74,7 @@ impl Connection {
         Snapshot {
             standing,
             path: self.path(),
-            datagram_max: self.datagram_max,
+            datagram_max: self.mtu.size(),
             window: self.controller.window(),
             in_flight: self.flight.in_flight(),
             datagrams_in_flight: self.flight.datagrams(),

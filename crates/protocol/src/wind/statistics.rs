@@ -26,6 +26,8 @@ pub struct Statistics {
     pub lost_by_time: u64,
     /// … because nothing was acknowledged for a probe timeout.
     pub lost_by_probe: u64,
+    /// … because the path has become too narrow for them.
+    pub lost_by_size: u64,
     /// Times that nothing was acknowledged for a probe timeout.
     pub probe_timeouts: u64,
     /// Those of them that were the first or second in a row: the oldest two went again, nothing else was given up.
@@ -38,6 +40,11 @@ pub struct Statistics {
     pub marked_received: u64,
     /// Of the datagrams sent, those that the peer says came marked.
     pub marked_sent: u64,
+    /// Datagrams sent to find out what the path carries.
+    pub size_probes_sent: u64,
+    pub size_probes_lost: u64,
+    /// Times that a path in use did not carry any more what it had carried.
+    pub black_holes: u64,
     /// Datagrams received a second time, or too late to tell.
     pub duplicate_datagrams: u64,
     /// Messages (or parts) that had already arrived in another datagram.

@@ -18,6 +18,8 @@ enum Turn {
     Bulk(Piece),
     /// An acknowledgement or a sign of life; no messages.
     Control,
+    /// A size probe.
+    Size,
 }
 
 impl Connection {
@@ -62,6 +64,7 @@ impl Connection {
             Turn::Small => self.write_small(now, into, true),
             Turn::Control => self.write_small(now, into, false),
             Turn::Bulk(piece) => self.write_bulk(now, into, piece),
+            Turn::Size => self.write_size_probe(now, into),
         };
         Some(Transmit { payload, path, handshake: false })
     }
@@ -70,6 +73,9 @@ impl Connection {
     fn turn(&self, now: Time) -> Option<Turn> {
         let probes = self.due.probes > 0;
         if probes || self.flight.in_flight() < self.gate.window(&*self.controller, now) {
+            if self.mtu.probe_due(now) && !probes && !self.flight.is_empty() {
+                return Some(Turn::Size);
+            }
             let bulk_first = self.due.bulk_turn > 0 || !self.outbox.has_small();
             if bulk_first
                 && (probes || self.gate.is_open(now))
@@ -91,7 +97,19 @@ impl Connection {
 
     fn begin<'b>(&self, into: &'b mut Vec<u8>) -> Builder<'b> {
         let connection = self.handshake.them.map_or(0, |them| them.connection);
-        Builder::new(into, connection, self.flight.next_number(), self.settings.seal, self.datagram_max)
+        Builder::new(into, connection, self.flight.next_number(), self.settings.seal, self.mtu.size())
+    }
+
+    /// WIND-8.2: length and nothing else.
+    fn write_size_probe(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Segment> {
+        let size = self.mtu.probe();
+        let mut builder = self.begin(into).limited(size);
+        builder.ping();
+        builder.pad();
+        builder.flag(Flags::ACK_NOW);
+        self.flight.carry(Item::SizeProbe);
+        self.statistics.size_probes_sent += 1;
+        self.finish(now, builder, None, true)
     }
 
     /// As many small frames as fit, with whatever acknowledgement there is.

@@ -27,6 +27,13 @@ impl<'b> Builder<'b> {
         Builder { into, start, limit: datagram_max.saturating_sub(seal.tag_len()), header }
     }
 
+    /// With another limit, tag included.
+    #[must_use]
+    pub fn limited(mut self, datagram_max: usize) -> Builder<'b> {
+        self.limit = datagram_max.saturating_sub(self.header.seal.tag_len());
+        self
+    }
+
     /// Bytes that may still be written.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -87,6 +94,15 @@ impl<'b> Builder<'b> {
     /// Ask for an acknowledgement.
     pub fn ping(&mut self) {
         put_prefix(self.into, kind::PING, 0, PREFIX_LEN);
+    }
+
+    /// Fill the datagram up to its limit, if there is room for a frame at all (WIRE-4.10).
+    pub fn pad(&mut self) {
+        let len = self.room();
+        if len >= PREFIX_LEN {
+            put_prefix(self.into, kind::PAD, 0, len);
+            self.into.resize(self.into.len() + len - PREFIX_LEN, 0);
+        }
     }
 
     /// Goodbye.

@@ -22,6 +22,7 @@ pub(super) mod kind {
     pub const CLOSE: u8 = 7;
     pub const HELLO: u8 = 8;
     pub const REFUSE: u8 = 9;
+    pub const PAD: u8 = 10;
 }
 
 /// A whole message in one frame.
@@ -95,6 +96,8 @@ pub enum Frame<'a> {
     Hello(Hello),
     /// Handshake: you do not fit.
     Refuse(Refuse),
+    /// Length and nothing else.
+    Pad,
 }
 
 /// Bytes of a MESSAGE frame; `None` if no frame can be that long.
@@ -120,7 +123,7 @@ impl<'a> Frame<'a> {
     /// Must a datagram with this frame be acknowledged? (WIND-3.1)
     #[must_use]
     pub fn elicits(&self) -> bool {
-        !matches!(self, Frame::Acknowledge(_) | Frame::Close | Frame::Hello(_) | Frame::Refuse(_))
+        !matches!(self, Frame::Acknowledge(_) | Frame::Close | Frame::Hello(_) | Frame::Refuse(_) | Frame::Pad)
     }
 
     pub(super) fn parse(rest: &mut Reader<'a>) -> Option<Frame<'a>> {
@@ -156,6 +159,7 @@ impl<'a> Frame<'a> {
             kind::ACKNOWLEDGE => Acknowledgement::parse(body).map(Frame::Acknowledge),
             kind::FRAGMENT => Some(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? })),
             kind::REFUSE => Refuse::parse(body).map(Frame::Refuse),
+            kind::PAD => body.take(body.0.len()).map(|_| Frame::Pad),
             _ => None,
         }
     }

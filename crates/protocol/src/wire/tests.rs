@@ -183,7 +183,7 @@ proptest! {
 
     /// Random frames behind a header that fits them.
     #[test]
-    fn random_frames(frames in prop::collection::vec(any::<u8>(), 0..300), kind in 0..10u8, bulk in any::<bool>()) {
+    fn random_frames(frames in prop::collection::vec(any::<u8>(), 0..300), kind in 0..12u8, bulk in any::<bool>()) {
         let mut bytes = Vec::new();
         let header = Header {
             connection: 1,
@@ -222,6 +222,23 @@ proptest! {
         prop_assert_eq!(view.sender(), Some(rank));
         let frames: Vec<Frame<'_>> = view.frames().map(|frame| frame.unwrap()).collect();
         prop_assert_eq!(frames, vec![Frame::Hello(hello), Frame::Refuse(refuse)]);
+    }
+}
+
+/// WIRE-4.10: a padded datagram is as long as its limit, and means nothing more.
+#[test]
+fn padding_fills_a_datagram() {
+    for (limit, frames) in [(33, 2), (32, 1), (31, 1), (1232, 2), (65_507, 2)] {
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, 7, 9, SealKind::HeaderOnly, limit);
+        builder.ping();
+        builder.pad();
+        let len = builder.finish(None);
+        bytes.extend([0; 4]);
+        assert_eq!((len, bytes.len()), if frames == 2 { (limit, limit) } else { (32, 32) }, "limit {limit}");
+        let expected = [Ok(Frame::Ping), Ok(Frame::Pad)];
+        assert!(View::parse(&bytes).unwrap().frames().eq(expected.into_iter().take(frames)));
+        assert!(!Frame::Pad.elicits());
     }
 }
 

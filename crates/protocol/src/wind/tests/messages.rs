@@ -63,8 +63,14 @@ fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
 }
 
 pub(super) fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64, refusals: bool) -> World {
-    let mut random = Random::new(seed ^ 0xfeed);
     let mut world = World::established(settings, faults, seed);
+    exchange_on(&mut world, seed, count, refusals, |_| {});
+    world
+}
+
+/// `meanwhile` changes the world now and then.
+pub(super) fn exchange_on(world: &mut World, seed: u64, count: u64, refusals: bool, mut meanwhile: impl FnMut(&mut World)) {
+    let mut random = Random::new(seed ^ 0xfeed);
     let mut ledgers = [Ledger::new(), Ledger::new()];
     world.stride = core::time::Duration::from_micros(200);
     let mut id = 0;
@@ -74,7 +80,7 @@ pub(super) fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64
                 if id < count {
                     id += 1;
                     let (message, refuse) = random_message(&mut random, id, refusals);
-                    post(&mut world, n, message, refuse, ledger);
+                    post(world, n, message, refuse, ledger);
                 }
             }
             // The application reads now and then.
@@ -86,8 +92,9 @@ pub(super) fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64
         }
         for _ in 0..random.below(20) {
             world.step();
-            (0..2).for_each(|n| settle(&mut world, n, &mut ledgers[n]));
+            (0..2).for_each(|n| settle(world, n, &mut ledgers[n]));
         }
+        meanwhile(world);
         assert!(
             world.now.0 < 120_000_000_000,
             "seed {seed}: not done; {:#?}",
@@ -103,7 +110,6 @@ pub(super) fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64
         assert!(taken.datagrams_received <= sent.datagrams_sent);
         assert_eq!((sent.malformed, taken.malformed), (0, 0));
     }
-    world
 }
 
 fn jumbo() -> Settings {

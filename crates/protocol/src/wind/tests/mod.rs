@@ -5,6 +5,7 @@ mod exchanges;
 mod lives;
 mod messages;
 mod observed;
+mod path;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod world;

@@ -72,6 +72,8 @@ pub struct Oracle {
     pub withdrawn: BTreeSet<u64>,
     placed: BTreeMap<u64, (Words, u64, BTreeMap<u64, u64>)>,
     pub order: Vec<u64>,
+    /// Bytes placed.
+    pub placed_bytes: u64,
     pub abandoned: u32,
     /// Bodies of credited messages the application has not read yet.
     pub unread: Vec<u64>,
@@ -107,6 +109,7 @@ impl Upper for Oracle {
         assert!(parts.range(..end).next_back().is_none_or(|(_, e)| *e <= offset), "byte placed twice");
         assert_eq!(bytes, body(words.id, offset, bytes.len() as u64), "message {number} at {offset}");
         parts.insert(offset, end);
+        self.placed_bytes += bytes.len() as u64;
     }
 
     fn deliver(&mut self, _: Rank, number: u64, class: Class, head: &[u8], delivered: Delivered<'_>) -> Result<(), Refusal> {
@@ -184,6 +187,10 @@ pub struct World {
     /// Path 0 of node 0's candidates for the peer leads nowhere.
     pub dead_path: bool,
     pub datagrams: u64,
+    /// Bytes of the largest datagram that the path to each node carries; larger ones vanish.
+    pub fits: [usize; 2],
+    /// The sender's system knows, refuses larger ones and says so.
+    pub told: bool,
     /// Time goes on by no more than this a step.
     pub stride: Duration,
     scratch: Vec<u8>,
@@ -199,6 +206,8 @@ impl World {
             now,
             dead_path: false,
             datagrams: 0,
+            fits: [usize::MAX; 2],
+            told: false,
             stride: Duration::from_secs(1),
             scratch: Vec::new(),
         }
@@ -232,6 +241,13 @@ impl World {
             bytes.extend(tag);
             View::parse(&bytes).expect("what we send is well-formed").frames().for_each(|frame| assert!(frame.is_ok()));
             self.datagrams += 1;
+            let fits = self.fits[1 - from];
+            if bytes.len() > fits {
+                if self.told {
+                    self.nodes[from].connection.too_big(self.now, transmit.path, fits);
+                }
+                continue;
+            }
             if !(self.dead_path && transmit.path == 0) {
                 self.channel.send(self.now, Arrival { to: 1 - from, path: transmit.path, bytes });
             }

@@ -1,0 +1,136 @@
+//! What the fate of datagrams tells of the size that the path carries (WIND-8.3).
+
+use crate::limits::DATAGRAM_MIN;
+use arrayvec::ArrayVec;
+
+/// What became of datagrams, size probes not counted, since it was last asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    /// Datagrams acknowledged.
+    pub acked: u32,
+    /// Bytes of the longest of them.
+    pub longest_acked: usize,
+    /// Large datagrams lost, while no later one of their length or more was acknowledged.
+    pub large_lost: u32,
+    /// Bytes of the shortest of them.
+    pub least_lost: usize,
+    /// Other datagrams lost.
+    pub lost: u32,
+}
+
+impl Default for Evidence {
+    fn default() -> Evidence {
+        Evidence { acked: 0, longest_acked: 0, large_lost: 0, least_lost: usize::MAX, lost: 0 }
+    }
+}
+
+/// Collects it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Witness {
+    seen: Evidence,
+    arrived: Arrived,
+}
+
+impl Witness {
+    /// A datagram was acknowledged.
+    #[inline]
+    pub fn acked(&mut self, number: u64, bytes: u32) {
+        self.seen.acked += 1;
+        self.seen.longest_acked = self.seen.longest_acked.max(bytes as usize);
+        if bytes as usize > DATAGRAM_MIN {
+            self.arrived.note(number, bytes);
+        }
+    }
+
+    /// A datagram was overtaken and is lost.
+    pub fn lost(&mut self, number: u64, bytes: u32) {
+        if bytes as usize > DATAGRAM_MIN && self.arrived.longest_after(number) < bytes {
+            self.seen.large_lost += 1;
+            self.seen.least_lost = self.seen.least_lost.min(bytes as usize);
+        } else {
+            self.seen.lost += 1;
+        }
+    }
+
+    pub fn take(&mut self) -> Evidence {
+        core::mem::take(&mut self.seen)
+    }
+}
+
+/// Nothing here decides what is sent or taken in: to a model two states that differ in it are one.
+impl core::hash::Hash for Witness {
+    fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
+}
+
+/// How long were the datagrams that arrived, of those sent after a given one? Numbers ascend and lengths descend: whatever is both
+/// older and not longer than another is of no interest.
+#[derive(Clone, Debug, Default)]
+struct Arrived(ArrayVec<(u64, u32), 8>);
+
+impl Arrived {
+    #[inline]
+    fn note(&mut self, number: u64, bytes: u32) {
+        // One acknowledgement tells of many equal ones, the latest first.
+        if self.0.last().is_none_or(|latest| latest.0 < number || latest.1 < bytes) {
+            self.insert(number, bytes);
+        }
+    }
+
+    fn insert(&mut self, number: u64, bytes: u32) {
+        if self.longest_after(number) >= bytes {
+            return;
+        }
+        self.0.retain(|earlier| earlier.0 > number || earlier.1 > bytes);
+        if self.0.is_full() {
+            self.0.remove(0);
+        }
+        let at = self.0.partition_point(|earlier| earlier.0 < number);
+        self.0.insert(at, (number, bytes));
+    }
+
+    fn longest_after(&self, number: u64) -> u32 {
+        self.0.iter().find(|later| later.0 > number).map_or(0, |later| later.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Never more than what arrived; and exactly that while there are few lengths.
+        #[test]
+        fn the_longest_after(arrivals in prop::collection::vec(0..60u32, 0..60), factor in 1..60u32, lengths in 1..20u32) {
+            let bytes = |number: u32| 2000 + number * factor % lengths;
+            let mut arrived = Arrived::default();
+            for (n, number) in arrivals.iter().enumerate() {
+                arrived.note(u64::from(*number), bytes(*number));
+                for ask in 0..60 {
+                    let known = arrivals.iter().take(n + 1).filter(|at| **at > ask);
+                    let longest = known.map(|at| bytes(*at)).max().unwrap_or(0);
+                    let answer = arrived.longest_after(u64::from(ask));
+                    prop_assert!(if lengths <= 8 { answer == longest } else { answer <= longest }, "{answer} {longest}");
+                }
+            }
+        }
+    }
+
+    /// Packed datagrams that never arrive beside shorter fragments that all do.
+    #[test]
+    fn longer_ones_that_are_lost_beside_shorter_ones_that_are_not() {
+        let mut witness = Witness::default();
+        for number in 0..30 {
+            if number % 10 == 0 {
+                witness.lost(number, 8952);
+            } else {
+                witness.acked(number, 8248);
+            }
+        }
+        witness.lost(5, 100);
+        witness.lost(6, 8000);
+        let expected = Evidence { acked: 27, longest_acked: 8248, large_lost: 3, least_lost: 8952, lost: 2 };
+        assert_eq!(witness.take(), expected);
+        assert_eq!(witness.take(), Evidence::default());
+    }
+}

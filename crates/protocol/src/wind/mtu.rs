@@ -1,0 +1,253 @@
+//! How large a datagram the path carries (WIND-8; RFC 8899, with the optimism of beginning at the top).
+//!
+//! RFC 8899's states are here: *Base* and *Search* are [`Search::Open`] (with or without something found above the base),
+//! *Search Complete* is [`Search::Closed`]. Its *Error*, a path that does not even carry the base, is a silent peer.
+
+use super::evidence::Evidence;
+use crate::limits::{DATAGRAM_MIN, MTU_LOSSES, MTU_RAISE_MAX, MTU_RAISE_MIN, MTU_STEP};
+use crate::time::Time;
+use core::time::Duration;
+
+/// Datagrams that fit common links, with IPv6's headers and, at 1500 and 9000 bytes, with IPv4's: tunnels, Ethernet, jumbo frames.
+const COMMON: [usize; 8] = [1420 - 48, 1450 - 48, 1500 - 48, 1500 - 28, 4096 - 48, 8950 - 48, 9000 - 48, 9000 - 28];
+
+/// How many datagrams arrive, of those whose size is not in doubt. Old ones count less and less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Others {
+    acked: u32,
+    lost: u32,
+}
+
+impl Others {
+    fn note(&mut self, acked: u32, lost: u32) {
+        self.acked = self.acked.saturating_add(acked);
+        self.lost = self.lost.saturating_add(lost);
+        while self.acked.saturating_add(self.lost) > MEMORY {
+            self.acked /= 2;
+            self.lost /= 2;
+        }
+    }
+
+    /// Is it too much of a chance that so many of one size were lost in a row, where the others do as they do (WIND-8.3)?
+    fn refute(self, in_a_row: u32) -> bool {
+        let (acked, lost) = (u64::from(self.acked), u64::from(self.lost));
+        acked > 0 && u64::from(in_a_row) * acked >= u64::from(MTU_LOSSES) * (acked + lost)
+    }
+}
+
+/// The looking for a larger size.
+#[derive(Clone, Copy, Debug)]
+enum Search {
+    /// This size is being tried.
+    Open { size: usize, lost: u32 },
+    /// Nothing is to be found for now.
+    Closed,
+}
+
+/// The size of datagrams to one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Mtu {
+    ceiling: usize,
+    /// Datagrams are at most so large.
+    current: usize,
+    /// The smallest size that is not worth trying.
+    refuted: usize,
+    /// Large datagrams lost in a row, and the shortest of them.
+    lost: u32,
+    least_lost: usize,
+    others: Others,
+    search: Search,
+    /// A closed search is opened again from then on, after ever longer pauses.
+    raise_at: Time,
+    raise_after: Duration,
+    care: Care,
+    /// The size of the size probe in flight.
+    in_flight: Option<usize>,
+    /// A size probe may go from then on, if none is in flight.
+    next_probe: Time,
+}
+
+/// Is the size in use in doubt (WIND-8.5)?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Care {
+    None,
+    /// The probe timer ran out, and nothing was acknowledged since.
+    Unanswered,
+    /// Only small datagrams were acknowledged since.
+    Verifying,
+}
+
+/// So many of the latest datagrams tell how many arrive.
+const MEMORY: u32 = 512;
+/// Never.
+const NEVER: Time = Time(u64::MAX);
+
+impl Mtu {
+    /// The routes of both ends carry so much, they say.
+    pub fn new(ceiling: usize) -> Mtu {
+        let ceiling = ceiling.max(DATAGRAM_MIN);
+        Mtu {
+            ceiling,
+            current: ceiling,
+            refuted: ceiling + 1,
+            lost: 0,
+            least_lost: usize::MAX,
+            others: Others::default(),
+            search: Search::Closed,
+            raise_at: NEVER,
+            raise_after: MTU_RAISE_MIN,
+            care: Care::None,
+            in_flight: None,
+            next_probe: NEVER,
+        }
+    }
+
+    /// Bytes of the largest datagram to be made now, tag included.
+    #[inline]
+    pub fn size(&self) -> usize {
+        if self.care == Care::None { self.current } else { DATAGRAM_MIN }
+    }
+
+    /// May a size probe go now?
+    #[inline]
+    pub fn probe_due(&self, now: Time) -> bool {
+        now >= self.next_probe && self.in_flight.is_none()
+    }
+
+    /// A size probe is about to go; of what size.
+    pub fn probe(&mut self) -> usize {
+        let size = match self.search {
+            _ if self.care != Care::None => self.current,
+            Search::Open { size, .. } => size,
+            Search::Closed => {
+                // WIND-8.7.
+                self.raise_after = (self.raise_after * 2).min(MTU_RAISE_MAX);
+                self.refuted = self.ceiling + 1;
+                self.open(self.ceiling);
+                self.ceiling
+            }
+        };
+        self.in_flight = Some(size);
+        size
+    }
+
+    /// The size probe in flight has arrived.
+    pub fn probe_acked(&mut self, now: Time) {
+        let Some(size) = self.in_flight.take().filter(|size| *size >= self.current) else { return };
+        self.believe();
+        if size > self.current {
+            self.current = size;
+            self.refuted = self.refuted.max(size + 1);
+            self.raise_after = MTU_RAISE_MIN;
+            self.go_on(now);
+        }
+        self.arm();
+    }
+
+    /// The size probe in flight was lost; `overtaken`: later datagrams were acknowledged.
+    pub fn probe_lost(&mut self, overtaken: bool) {
+        let probed = self.in_flight.take();
+        match &mut self.search {
+            _ if !overtaken => {}
+            _ if probed == Some(self.current) => {
+                self.lost += 1;
+                self.least_lost = self.least_lost.min(self.current);
+            }
+            Search::Open { size, lost } if probed == Some(*size) => *lost += 1,
+            _ => {}
+        }
+    }
+
+    /// The probe timer ran out.
+    pub fn timed_out(&mut self) {
+        if self.current > DATAGRAM_MIN {
+            self.care = Care::Unanswered;
+            self.arm();
+        }
+    }
+
+    /// What became of datagrams that were not size probes. Was the size in use refuted? Then it is the base from now on.
+    pub fn weigh(&mut self, now: Time, seen: Evidence) -> bool {
+        self.others.note(seen.acked, seen.lost);
+        if let Search::Open { size, lost } = self.search
+            && self.others.refute(lost)
+        {
+            self.refuted = size;
+            self.go_on(now);
+        }
+        if seen.longest_acked > DATAGRAM_MIN {
+            self.care = Care::None;
+        } else if self.care == Care::Unanswered && seen.acked > 0 {
+            self.care = Care::Verifying;
+        }
+        if seen.longest_acked >= self.least_lost {
+            // They were lost like any others.
+            self.others.note(0, self.lost);
+            self.believe();
+        }
+        self.lost = self.lost.saturating_add(seen.large_lost);
+        self.least_lost = self.least_lost.min(seen.least_lost);
+        let fallen = self.current > DATAGRAM_MIN && seen.acked > 0 && self.others.refute(self.lost);
+        if fallen {
+            let left = self.shrink(DATAGRAM_MIN);
+            self.refuted = left + 1;
+            self.open(left);
+        }
+        self.arm();
+        fallen
+    }
+
+    /// The system says that the path carries no more than this (WIND-8.8). Is less to be sent than before?
+    pub fn told(&mut self, now: Time, fits: usize) -> bool {
+        let fits = fits.max(DATAGRAM_MIN);
+        if fits >= self.ceiling {
+            return false;
+        }
+        let less = fits < self.current;
+        if less {
+            self.shrink(fits);
+        }
+        self.refuted = self.refuted.min(fits + 1);
+        self.go_on(now);
+        self.arm();
+        less
+    }
+
+    /// Use a smaller size from now on; the one used so far.
+    fn shrink(&mut self, size: usize) -> usize {
+        self.believe();
+        self.raise_after = MTU_RAISE_MIN;
+        core::mem::replace(&mut self.current, size)
+    }
+
+    /// Nothing speaks against the size in use.
+    fn believe(&mut self) {
+        (self.care, self.lost, self.least_lost) = (Care::None, 0, usize::MAX);
+    }
+
+    fn open(&mut self, size: usize) {
+        self.search = Search::Open { size, lost: 0 };
+    }
+
+    /// The next size to be tried, or the end of the search (WIND-8.6).
+    fn go_on(&mut self, now: Time) {
+        let between = |size: &usize| self.current < *size && *size < self.refuted;
+        let middle = usize::midpoint(self.current, self.refuted);
+        match COMMON.into_iter().rev().find(between).or((self.refuted - self.current > MTU_STEP).then_some(middle)) {
+            Some(size) => self.open(size),
+            None => {
+                self.search = Search::Closed;
+                self.raise_at = if self.current < self.ceiling { now + self.raise_after } else { NEVER };
+            }
+        }
+    }
+
+    /// When the next size probe may go.
+    fn arm(&mut self) {
+        self.next_probe = match (self.care, self.search) {
+            (Care::Unanswered, _) => NEVER,
+            (Care::Verifying, _) | (_, Search::Open { .. }) => Time(0),
+            (Care::None, Search::Closed) => self.raise_at,
+        };
+    }
+}

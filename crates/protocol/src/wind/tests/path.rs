@@ -1,0 +1,229 @@
+//! WIND-8: paths that become narrower and wider, that say so or not, with and without other loss.
+
+use super::channel::{Faults, Random};
+use super::messages::exchange_on;
+use super::world::{Words, World, body};
+use crate::limits::DATAGRAM_MIN;
+use crate::wind::*;
+use core::time::Duration;
+use std::vec::Vec;
+
+/// UDP payloads at MTU 9000, 1500 and 1280, over IPv6.
+const JUMBO: usize = 8952;
+const ETHERNET: usize = 1452;
+
+fn jumbo() -> Settings {
+    Settings { datagram_max: JUMBO as u16, ..Settings::default() }
+}
+
+fn message(id: u64, len: u64) -> Message {
+    let head = Words { id, refuse: false, place: false }.head(0);
+    Message {
+        class: Class::Unordered,
+        urgent: false,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, len)),
+        token: Token(id),
+    }
+}
+
+fn bulk(id: u64, len: u64) -> Message {
+    let segment = Segment { region: id as u32, offset: 0, len };
+    Message { body: Body::Segment(segment), head: Words { id, refuse: false, place: true }.head(0), ..message(id, 0) }
+}
+
+/// Keep node 0 busy with one message after another of `len` bytes until `done`.
+fn busy_until(world: &mut World, len: u64, mut done: impl FnMut(&World) -> bool) {
+    let mut id = world.now.0;
+    let end = world.now + Duration::from_secs(900);
+    while !done(world) {
+        if world.nodes[0].connection.outbox.is_empty() {
+            id += 1;
+            world.nodes[0].connection.post(world.now, bulk(id & 0xffff_ffff, len)).unwrap();
+        }
+        world.step();
+        assert!(world.now < end, "not in time: {:?} {:#?}", world.nodes[0].connection.mtu, statistics(world));
+    }
+}
+
+fn statistics(world: &World) -> Statistics {
+    *world.nodes[0].connection.statistics()
+}
+
+fn size(world: &World) -> usize {
+    world.nodes[0].connection.mtu.size()
+}
+
+/// The path becomes narrow in the middle of a transfer, until that is known: the longest time for which nothing gets through
+/// meanwhile, in probe timeouts.
+fn standstill(world: &mut World, fits: usize, len: u64) -> f64 {
+    let timeout = {
+        let flight = &world.nodes[0].connection.flight;
+        flight.probe.timeout(&flight.rtt, true)
+    };
+    world.fits = [fits; 2];
+    let before = statistics(world);
+    let (mut progress, mut longest) = ((world.nodes[1].upper.placed_bytes, world.now), Duration::ZERO);
+    busy_until(world, len, |world| {
+        let placed = world.nodes[1].upper.placed_bytes;
+        longest = longest.max(world.now - progress.1);
+        if placed > progress.0 {
+            progress = (placed, world.now);
+        }
+        statistics(world).black_holes > before.black_holes
+    });
+    assert!(statistics(world).probe_timeouts - before.probe_timeouts <= 3);
+    assert!(size(world) <= fits);
+    longest.as_secs_f64() / timeout.as_secs_f64()
+}
+
+/// 9000 → 1500 → 1280 and back, silently, with bulk in flight (WIND-8.4 to 8.7).
+#[test]
+fn a_black_hole_is_left_within_three_probe_timeouts() {
+    for len in [8192, 20_000, 1 << 20] {
+        for seed in 0..10 {
+            let mut world = World::established(jumbo(), Faults::default(), seed);
+            world.stride = Duration::from_micros(10);
+            let mut sent = 0;
+            busy_until(&mut world, len, |_| {
+                sent += 1;
+                sent > 20 + seed
+            });
+            assert_eq!((size(&world), statistics(&world).black_holes), (JUMBO, 0));
+            let first = standstill(&mut world, ETHERNET, len);
+            busy_until(&mut world, len, |world| size(world) == ETHERNET);
+            let second = standstill(&mut world, DATAGRAM_MIN, len);
+            assert!(first < 2.0 && second < 2.0, "seed {seed}, {len} bytes: {first} and {second} probe timeouts");
+            assert_eq!(size(&world), DATAGRAM_MIN);
+            world.stride = Duration::from_millis(5);
+            world.fits = [JUMBO; 2];
+            let wide = world.now;
+            busy_until(&mut world, 8192, |world| size(world) == JUMBO);
+            assert!(world.now - wide < Duration::from_secs(11), "{:?}", world.now - wide);
+            assert_eq!(statistics(&world).black_holes, 2);
+        }
+    }
+}
+
+/// The ceiling was a mistake from the beginning.
+#[test]
+fn a_path_that_never_carried_what_the_routes_say() {
+    for fits in [DATAGRAM_MIN, 1300, 1372, 1400, ETHERNET, 1472, 2000, 4000, 8000, 8900] {
+        let mut world = World::established(jumbo(), Faults::default(), 3);
+        world.stride = Duration::from_micros(200);
+        world.fits = [fits; 2];
+        let start = world.now;
+        world.nodes[0].connection.post(world.now, bulk(1, 1 << 20)).unwrap();
+        world.run(World::is_idle);
+        assert!(world.now - start < Duration::from_millis(100), "{fits}: {:?}", world.now - start);
+        busy_until(&mut world, 100_000, |world| size(world) + 64 >= fits);
+        // What is never as long as the ceiling does not refute it.
+        assert!(size(&world) <= fits || (fits == 8900 && statistics(&world).black_holes == 0), "{fits}: {}", size(&world));
+        world.run(World::is_idle);
+        let probes = statistics(&world).size_probes_sent;
+        world.run_for(Duration::from_millis(900));
+        assert_eq!(statistics(&world).size_probes_sent, probes, "nothing is probed while nothing is sent");
+    }
+}
+
+/// WIND-8.8: no timeout is needed when the system says so.
+#[test]
+fn a_word_of_the_system_is_heeded_at_once() {
+    let mut world = World::established(jumbo(), Faults::default(), 4);
+    busy_until(&mut world, 1 << 20, |world| statistics(world).datagrams_sent > 200);
+    (world.fits, world.told) = ([ETHERNET; 2], true);
+    let begun = statistics(&world);
+    busy_until(&mut world, 1 << 20, |world| statistics(world).datagrams_sent > begun.datagrams_sent + 500);
+    assert_eq!(size(&world), ETHERNET);
+    assert_eq!(statistics(&world).probe_timeouts, begun.probe_timeouts);
+    assert_eq!(statistics(&world).black_holes, 0);
+    let now = world.now;
+    let connection = &mut world.nodes[0].connection;
+    let path = connection.path().unwrap();
+    connection.too_big(now, 1 - path, 100);
+    assert_eq!(connection.mtu.size(), ETHERNET, "another path");
+    connection.too_big(now, path, 5000);
+    assert_eq!(connection.mtu.size(), ETHERNET, "a word never raises");
+    connection.too_big(now, path, 68);
+    assert_eq!(connection.mtu.size(), DATAGRAM_MIN, "never below the base");
+}
+
+/// The two ways may differ, and the ends too (WIND-8.1).
+#[test]
+fn ends_and_ways_that_differ() {
+    let mut world = World::new(jumbo(), Faults::default(), 5);
+    world.nodes[1] = super::world::Node::new(Settings { datagram_max: 1452, ..jumbo() }, 1, 10, 77, world.now);
+    world.nodes[0].connection.connect(world.now);
+    world.run(|world| world.nodes.iter().all(|node| node.connection.is_established()));
+    assert_eq!(world.nodes.each_ref().map(|node| node.connection.mtu.size()), [ETHERNET; 2]);
+
+    let mut world = World::established(jumbo(), Faults::default(), 6);
+    world.fits = [JUMBO, ETHERNET];
+    world.nodes[1].connection.post(world.now, bulk(1, 300_000)).unwrap();
+    busy_until(&mut world, 300_000, |world| size(world) == ETHERNET);
+    world.run(World::is_idle);
+    assert_eq!(world.nodes.each_ref().map(|node| node.connection.mtu.size()), [ETHERNET, JUMBO]);
+}
+
+/// Loss that hits every size is not taken for a narrow path.
+#[test]
+fn loss_is_not_narrowness() {
+    for seed in 0..20 {
+        let faults = Faults { loss: 0.3, ..Faults::default() };
+        let mut world = World::established(jumbo(), faults, seed);
+        for id in 0..20 {
+            world.nodes[0].connection.post(world.now, bulk(id, 300_000)).unwrap();
+        }
+        world.run(World::is_idle);
+        // A fall that was wrong is soon made good.
+        busy_until(&mut world, 100_000, |world| size(world) == JUMBO);
+        assert!(statistics(&world).black_holes <= 3, "seed {seed}: {} falls", statistics(&world).black_holes);
+    }
+}
+
+/// WIND-2.4: a message that went whole goes again in fragments; both forms arrive, in any order, and are one message.
+#[test]
+fn both_forms_of_a_message_are_one() {
+    for seed in 0..200 {
+        let faults = Faults { loss: 0.1, reorder: 0.3, duplicate: 0.1, ..Faults::default() };
+        let mut world = World::established(jumbo(), faults, seed);
+        world.channel.delay = Duration::from_micros(20 + seed * 10);
+        let classes = [Class::Ordered, Class::Unordered, Class::Sync];
+        for id in 0..40 {
+            let class = classes[id as usize % 3];
+            world.nodes[0].connection.post(world.now, Message { class, credited: id % 2 == 0, ..message(id, 300 * id) }).unwrap();
+        }
+        (0..seed % 7).for_each(|_| world.step());
+        world.fits = [[ETHERNET, 1300, DATAGRAM_MIN][seed as usize % 3]; 2];
+        world.told = seed % 2 == 0;
+        world.run(World::is_idle);
+        assert_eq!(world.nodes[1].upper.delivered.len(), 40, "seed {seed}");
+    }
+}
+
+/// All classes and sizes, over paths whose width changes under way.
+#[test]
+fn a_thousand_changing_paths() {
+    for seed in 20_000..21_000 {
+        let mut random = Random::new(seed);
+        let faults = Faults {
+            loss: random.below(40) as f64 / 100.0,
+            duplicate: random.below(30) as f64 / 100.0,
+            reorder: random.below(30) as f64 / 100.0,
+            corrupt: 0.0,
+        };
+        let faults = if random.below(2) == 0 { Faults::default() } else { faults };
+        let widths: Vec<usize> =
+            (0..4).map(|_| [DATAGRAM_MIN, 1300, ETHERNET, 1472, 4000, JUMBO][random.below(6) as usize]).collect();
+        let told = random.below(2) == 0;
+        let mut world = World::established(jumbo(), faults, seed);
+        world.told = told;
+        let mut change = Random::new(seed ^ 0x77);
+        exchange_on(&mut world, seed, 60, true, |world| {
+            if change.below(40) == 0 {
+                world.fits[change.below(2) as usize] = widths[change.below(4) as usize];
+            }
+        });
+    }
+}
