@@ -39,7 +39,7 @@ impl Connection {
             Phase::Open if self.handshake.has_due(now) => Some(Urgency::Small),
             Phase::Open if self.handshake.is_established() => Some(match self.turn(now)? {
                 Turn::Small | Turn::Control => Urgency::Small,
-                Turn::Bulk(_) => Urgency::Bulk,
+                Turn::Bulk(_) | Turn::Size => Urgency::Bulk,
             }),
             Phase::Open => None,
         }
@@ -73,7 +73,7 @@ impl Connection {
     fn turn(&self, now: Time) -> Option<Turn> {
         let probes = self.due.probes > 0;
         if probes || self.flight.in_flight() < self.gate.window(&*self.controller, now) {
-            if self.mtu.probe_due(now) && !probes && !self.flight.is_empty() {
+            if self.mtu.probe_due(now) && !probes && !self.outbox.has_small() && !self.flight.is_empty() {
                 return Some(Turn::Size);
             }
             let bulk_first = self.due.bulk_turn > 0 || !self.outbox.has_small();
