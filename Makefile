@@ -57,4 +57,4 @@ packages:
 	fi
 
 packages-bench:
-	@$(call need,ucx_perftest=ucx-utils taskset=util-linux)
+	@$(call need,ucx_perftest=ucx-utils fi_pingpong=libfabric-bin taskset=util-linux stdbuf=coreutils)

@@ -1,7 +1,7 @@
-//! Two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode.
+//! Two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode unless asked otherwise.
 //!
 //! Wire mode switches segmentation off at both ends, so that every datagram and every TCP segment is really formed, as on
-//! a cable; otherwise veth would pass 64 KiB buffers uncut, which no cable does.
+//! a cable; in mode *whole* veth passes 64 KiB buffers uncut, which no cable does.
 //!
 //! The lab is removed by a process of its own, the janitor, when the bench ends, however it ends: it waits for the end of a
 //! pipe that the bench holds. It also keeps a second bench away, by a lock.
@@ -12,12 +12,17 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Tried};
 
 /// The peers' addresses, in the order of [`HOSTS`].
 pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+/// The host where clients run, and launchers.
+pub const CLIENT: usize = 0;
+/// The host where servers run.
+pub const SERVER: usize = 1;
 /// The namespaces, in the order of ranks.
 const HOSTS: [&str; 2] = ["oik-a", "oik-b"];
 /// The ends of the cable.
@@ -28,14 +33,35 @@ const LOCK: &str = "/run/lock/oikaze-lab";
 const LINK_PATIENCE: Duration = Duration::from_secs(5);
 /// What the janitor says when it holds the lock.
 const READY: &str = "ready";
-/// No command in the lab may take longer.
-const LIMIT_SECONDS: &str = "120";
+/// No node of a job in the lab may run longer.
+const NODE_LIMIT: Duration = Duration::from_secs(60);
+
+/// What the wire does with large buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WireMode {
+    /// Every datagram and segment is really formed, as on a cable
+    Wire,
+    /// The kernel may pass up to 64 KiB uncut, as no cable does
+    Whole,
+}
+
+impl WireMode {
+    /// As in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::Whole => "whole",
+        }
+    }
+}
 
 /// The lab; removed when dropped.
 pub struct Lab {
     janitor: Child,
     /// What it was set up with.
     pub mtu: u16,
+    /// What it was set up with.
+    pub mode: WireMode,
 }
 
 impl Lab {
@@ -43,11 +69,11 @@ impl Lab {
     ///
     /// # Errors
     /// No root, a missing tool, another bench at work.
-    pub fn up(mtu: u16) -> Result<Self, Error> {
+    pub fn up(mtu: u16, mode: WireMode) -> Result<Self, Error> {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::new("making two hosts of network namespaces needs root; run the bench as root (sudo -E)"));
         }
-        let lab = Self { janitor: hire_janitor()?, mtu };
+        let lab = Self { janitor: hire_janitor()?, mtu, mode };
         remove()?;
         for host in HOSTS {
             tool("ip", &["netns", "add", host])?;
@@ -60,7 +86,8 @@ impl Lab {
         for ((host, device), address) in HOSTS.into_iter().zip(DEVICES).zip(ADDRESSES) {
             tool("ip", &["-n", host, "addr", "add", &format!("{address}/24"), "dev", device])?;
             tool("ip", &["-n", host, "link", "set", device, "up", "mtu", &mtu])?;
-            let wire = ["tso", "off", "gso", "off", "tx-udp-segmentation", "off", "gro", "on"];
+            let offload = if mode == WireMode::Wire { "off" } else { "on" };
+            let wire = ["tso", offload, "gso", offload, "tx-udp-segmentation", offload, "gro", "on"];
             let ethtool = ["netns", "exec", host, "ethtool", "-K", device];
             tool("ip", &[ethtool.as_slice(), &wire].concat())?;
         }
@@ -68,9 +95,9 @@ impl Lab {
         Ok(lab)
     }
 
-    /// A command on host 0 or 1, on a core of its own, within the time limit.
-    pub fn on(&self, host: usize, program: impl Into<OsString>) -> Command {
-        let mut command = prefixed(host);
+    /// A command on host 0 or 1, on a core of its own, within a time limit.
+    pub fn on(&self, host: usize, limit: Duration, program: impl Into<OsString>) -> Command {
+        let mut command = prefixed(host, limit);
         command.arg(program.into());
         command
     }
@@ -96,9 +123,10 @@ fn wait_for_link(host: &str, device: &str) -> Result<(), Error> {
 }
 
 /// `ip netns exec HOST timeout LIMIT taskset -c CORE`, to be continued.
-fn prefixed(host: usize) -> Command {
+fn prefixed(host: usize, limit: Duration) -> Command {
+    let limit = limit.as_secs().to_string();
     let mut command = Command::new("ip");
-    command.args(["netns", "exec", HOSTS[host % HOSTS.len()], "timeout", "--kill-after=1", LIMIT_SECONDS, "taskset", "-c"]);
+    command.args(["netns", "exec", HOSTS[host % HOSTS.len()], "timeout", "--kill-after=1", &limit, "taskset", "-c"]);
     command.arg((host % HOSTS.len()).to_string());
     command
 }
@@ -110,7 +138,7 @@ fn prefixed(host: usize) -> Command {
 pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
     let host = ADDRESSES.iter().position(|&host| host == address);
     let host = host.ok_or_else(|| Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and "))))?;
-    let why = prefixed(host).args(["sh", "-c"]).arg(command.join(std::ffi::OsStr::new(" "))).exec();
+    let why = prefixed(host, NODE_LIMIT).args(["sh", "-c"]).arg(command.join(std::ffi::OsStr::new(" "))).exec();
     Err(Error::io("starting `ip netns exec` (package iproute2)", &why))
 }
 

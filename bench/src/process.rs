@@ -1,9 +1,28 @@
-//! Two programs that measure something between them: a server that says when it is ready, and a client that says what it found.
+//! Two programs that measure something between them: a server that can be seen to be ready, and a client that says what it found.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Tried};
+use crate::lab::{CLIENT, Lab, SERVER};
+
+/// How a server shows that a client may come.
+#[derive(Clone, Copy, Debug)]
+pub enum Ready {
+    /// A line of its output contains this.
+    Says(&'static str),
+    /// It listens on this TCP port.
+    Listens(u16),
+}
+
+/// What the bench's own servers say.
+const READY: &str = "ready";
+/// How long a server may take until it listens.
+const START: Duration = Duration::from_secs(10);
+/// How long a measurement by the bench's own programs may take.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A child that ends with its handle.
 struct Server(Child);
@@ -19,27 +38,62 @@ impl Drop for Server {
     }
 }
 
-/// Starts `server`, waits until a line of its output contains `ready`, runs `client` to its end and returns its output.
+/// Starts `server`, waits until it is ready, runs `client` to its end and returns its output.
 ///
 /// # Errors
 /// Either cannot be started or fails; says what it printed.
-pub fn pair(mut server: Command, ready: &str, client: Command) -> Result<String, Error> {
+pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String, Error> {
     let tried = format!("starting {server:?}");
     let mut server = Server(server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().tried(tried)?);
     let stdout = server.0.stdout.take().ok_or_else(|| Error::new("the server has no standard output"))?;
     let mut stdout = BufReader::new(stdout);
+    match ready {
+        Ready::Says(word) => wait_for_word(&mut stdout, word)?,
+        Ready::Listens(port) => wait_for_port(&mut server.0, port)?,
+    }
+    let rest = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new())); // so that it never waits for us
+    let found = alone(client);
+    drop(server);
+    let _ = rest.join();
+    found
+}
+
+fn wait_for_word(stdout: &mut impl BufRead, word: &str) -> Result<(), Error> {
     let (mut line, mut printed) = (String::new(), String::new());
     while stdout.read_line(&mut line).tried("listening to the server")? > 0 {
-        if line.contains(ready) {
-            let rest = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new())); // so that it never waits for us
-            let found = alone(client);
-            drop(server);
-            let _ = rest.join();
-            return found;
+        if line.contains(word) {
+            return Ok(());
         }
         printed.push_str(&std::mem::take(&mut line));
     }
-    Err(Error::new(format!("the server ended before it said {ready:?}; it printed: {}", printed.trim())))
+    Err(Error::new(format!("the server ended before it said {word:?}; it printed: {}", printed.trim())))
+}
+
+/// Looks at the sockets of the server's network namespace.
+fn wait_for_port(server: &mut Child, port: u16) -> Result<(), Error> {
+    let begun = Instant::now();
+    while begun.elapsed() < START {
+        let ended = server.try_wait().tried("looking after the server")?;
+        if let Some(status) = ended {
+            return Err(Error::new(format!("the server ended before it listened on port {port} ({status})")));
+        }
+        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));
+        if tables.iter().any(|table| std::fs::read_to_string(table).is_ok_and(|table| listens(&table, port))) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(Error::new(format!("the server did not listen on port {port} within {START:?}")))
+}
+
+/// Has this table of the kernel's a listener at that port? `sl local_address rem_address st …`, the port in hexadecimal.
+fn listens(table: &str, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    table.lines().any(|line| {
+        let mut columns = line.split_whitespace().skip(1);
+        let local = columns.next().and_then(|address| address.rsplit_once(':'));
+        local.and_then(|(_, local)| u16::from_str_radix(local, 16).ok()) == Some(port) && columns.nth(1) == Some(LISTEN)
+    })
 }
 
 /// Runs `command` to its end and returns its output.
@@ -52,5 +106,51 @@ pub fn alone(mut command: Command) -> Result<String, Error> {
     if output.status.success() {
         return Ok(out.into_owned());
     }
-    Err(Error::new(format!("{command:?} failed ({}): {} {}", output.status, out.trim(), err.trim())))
+    Err(Error::new(format!("{command:?} failed ({}): {} {}", told(output.status), out.trim(), err.trim())))
+}
+
+/// As `timeout` ends.
+fn told(status: ExitStatus) -> String {
+    const TIMED_OUT: i32 = 124;
+    if status.code() == Some(TIMED_OUT) { "it took too long".to_owned() } else { status.to_string() }
+}
+
+/// Runs both ends of one of the bench's own programs in the lab: `oikaze-bench PROGRAM ROLE ARGUMENTS`, and `ROLE-server` on the
+/// other host. Returns what the client printed.
+///
+/// # Errors
+/// As [`pair`].
+pub fn own(lab: &Lab, program: &str, role: &str, arguments: &[String]) -> Result<String, Error> {
+    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let end = |host: usize, role: &str| {
+        let mut command = lab.on(host, LIMIT, &me);
+        command.args([OsString::from(program), OsString::from(role)]).args(arguments);
+        command
+    };
+    let printed = pair(end(SERVER, &format!("{role}-server")), Ready::Says(READY), end(CLIENT, role))?;
+    Ok(printed.trim().to_owned())
+}
+
+/// An own server tells the bench that its client may come.
+///
+/// # Errors
+/// Nobody listens.
+pub fn say_ready() -> Result<(), Error> {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).tried("answering the bench")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::listens;
+
+    #[test]
+    fn a_listener_is_found_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
+                     0: 0100007F:1B58 00000000:0000 0A 00000000:00000000 00:00000000\n   \
+                     1: 0100007F:1B59 0100007F:9C40 01 00000000:00000000 00:00000000\n";
+        assert!(listens(table, 7000));
+        assert!(!listens(table, 7001), "connected is not listening");
+        assert!(!listens(table, 7002) && !listens("", 7000));
+    }
 }

@@ -1,4 +1,80 @@
-//! The systems that are measured beside the floor.
+//! The systems that are measured, each in a file of its own behind one trait.
 
+pub mod floor;
+pub mod ofi;
 pub mod oikaze;
+pub mod tcp;
 pub mod ucx;
+
+use crate::error::Error;
+use crate::lab::Lab;
+use crate::wind::case::{Case, Figure};
+
+/// How much is done in one measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Single operations that are timed.
+    pub exchanges: u32,
+    /// Small operations in flight, for rates.
+    pub operations: u32,
+    /// Bytes moved, for bandwidth; caches hold less.
+    pub volume: usize,
+    /// Bytes moved to find out what a GiB costs.
+    pub costly: usize,
+}
+
+impl Effort {
+    /// The full bench.
+    pub const THOROUGH: Self = Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30 };
+    /// For a first impression: every byte of cold memory once.
+    pub const QUICK: Self = Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30 };
+}
+
+/// What one measurement has found: most cases have one figure, some more.
+pub type Found = Vec<(Figure, f64)>;
+
+/// A system.
+pub trait System {
+    /// As in the records.
+    fn name(&self) -> &'static str;
+
+    /// Is all there that it needs?
+    ///
+    /// # Errors
+    /// What is missing, and the package that has it.
+    fn present(&self) -> Result<(), Error>;
+
+    /// Has it such a case?
+    fn has(&self, case: Case) -> bool;
+
+    /// Measures a case that it has, once, in the lab.
+    ///
+    /// # Errors
+    /// It failed, or printed what was not expected.
+    fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error>;
+
+    /// What a reader of its figures must know.
+    fn note(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// All of them, floors first.
+pub const ALL: [&dyn System; 8] = [
+    &floor::Floor { checked: false },
+    &floor::Floor { checked: true },
+    &tcp::Tcp,
+    &ucx::Ucx,
+    &ofi::Ofi::TCP,
+    &ofi::Ofi::UDP,
+    &oikaze::Oikaze { checked: true },
+    &oikaze::Oikaze { checked: false },
+];
+
+/// A program of a peer, found or not.
+fn installed(program: &str, version: &str, package: &str, system: &str) -> Result<(), Error> {
+    let found = std::process::Command::new(program).arg(version).stdin(std::process::Stdio::null()).output();
+    found
+        .map(drop)
+        .map_err(|why| Error::new(format!("{program}: {why}; install the Debian package {package}, or pass --without {system}")))
+}

@@ -4,31 +4,40 @@
 //! stand-in for ssh.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, Lab};
 use crate::process::alone;
+use crate::wind::case::{Case, Figure, Test};
 
-/// What `oikaze perf` is asked for.
-#[derive(Clone, Copy, Debug)]
-pub enum Test {
-    /// Messages, one way, in µs.
-    MessageLatency,
-    /// Puts, one way, in µs.
-    PutLatency,
-    /// Puts, in GB/s.
-    PutBandwidth,
+/// No measurement takes longer.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// This.
+pub struct Oikaze {
+    /// With a CRC32C end to end, or of headers only, as TCP on a card that computes its checksums.
+    pub checked: bool,
 }
 
-/// The line `oikaze perf --json` prints.
+/// The line `oikaze perf --json` prints; what was not measured is null.
 #[derive(Deserialize)]
 struct Line {
-    /// Median of one way, in µs, if latency was measured.
+    /// Median, in µs.
     latency_us: Option<f64>,
-    /// In GB/s, if bandwidth was measured.
+    percentiles_us: Option<Percentiles>,
     bandwidth_gbs: Option<f64>,
+    per_second: Option<f64>,
+    processor_seconds_per_gib: Option<f64>,
+    reference: Option<Box<Line>>,
+}
+
+#[derive(Deserialize)]
+struct Percentiles {
+    p99: f64,
 }
 
 /// The command, built beside the bench.
@@ -42,32 +51,105 @@ pub fn program() -> Result<PathBuf, Error> {
         return Ok(oikaze);
     }
     Err(Error::new(format!(
-        "{} is not there; build it: cargo build --release -p oikaze-cli, or pass --without oikaze",
+        "{} is not there; build it: cargo build --release -p oikaze-cli, or pass --without oikaze,oikaze-unchecked",
         oikaze.display()
     )))
 }
 
-/// Runs one test in the lab.
-///
-/// # Errors
-/// It failed, or printed what was not expected.
-pub fn measure(lab: &Lab, test: Test, size: usize, iterations: u32) -> Result<f64, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
-    let oikaze = program()?;
-    let operation = match test {
-        Test::MessageLatency => "message",
-        Test::PutLatency | Test::PutBandwidth => "put",
+/// What `oikaze perf` is asked for.
+fn arguments(case: Case, effort: Effort) -> Vec<String> {
+    let Effort { exchanges, operations, volume, costly } = effort;
+    let latency = vec!["--only".to_owned(), "latency".into(), "--iterations".into(), exchanges.to_string()];
+    let throughput = |volume: usize| vec!["--only".to_owned(), "throughput".into(), "--volume".into(), volume.to_string()];
+    let (test, how) = match case.test {
+        Test::MessageLatency => ("message", latency),
+        Test::PutLatency => ("put", latency),
+        Test::PutDone => ("put-done", latency),
+        Test::Passive => ("passive", latency),
+        Test::PutBandwidth => ("put", throughput(volume.max(4 * case.size))),
+        Test::MessageBandwidth => ("message", throughput(volume.max(4 * case.size))),
+        Test::MessageRate => ("message", throughput(operations as usize * case.size)),
+        Test::Processor => ("put", throughput(costly)),
+        Test::Mixed => ("mixed", vec!["--iterations".into(), exchanges.to_string(), "--volume".into(), volume.to_string()]),
     };
-    let mut command = lab.on(0, &oikaze);
-    command.env("OIKAZE_RSH", format!("{} enter", me.display()));
-    command.args(["run", "--no-prefix", "--hosts", &ADDRESSES.join(","), "--"]).arg(oikaze);
-    command.args(["perf", operation, "--size", &size.to_string(), "--iterations", &iterations.to_string(), "--json"]);
-    let printed = alone(command)?;
-    let line =
-        printed.lines().find_map(|line| line.find('{').and_then(|start| serde_json::from_str::<Line>(&line[start..]).ok()));
-    let value = line.and_then(|line| match test {
-        Test::MessageLatency | Test::PutLatency => line.latency_us,
-        Test::PutBandwidth => line.bandwidth_gbs,
-    });
-    value.ok_or_else(|| Error::new(format!("oikaze perf {operation} printed no such figure: {}", printed.trim())))
+    let mut arguments = vec!["perf".to_owned(), test.into(), "--json".into(), "--size".into(), case.size.to_string()];
+    arguments.extend(how);
+    arguments
+}
+
+/// What the line says of a test.
+fn figures(test: Test, line: &Line) -> Option<Found> {
+    let reference = line.reference.as_deref();
+    Some(match test {
+        Test::MessageLatency => vec![(Figure::MessageLat, line.latency_us?)],
+        Test::PutLatency => vec![(Figure::PutLat, line.latency_us?)],
+        Test::PutDone => vec![(Figure::PutDone, line.latency_us?)],
+        Test::PutBandwidth => vec![(Figure::PutBw, line.bandwidth_gbs?)],
+        Test::MessageBandwidth => vec![(Figure::MessageBw, line.bandwidth_gbs?)],
+        Test::MessageRate => vec![(Figure::MessageRate, line.per_second? / 1e6)],
+        Test::Processor => vec![(Figure::Cpu, line.processor_seconds_per_gib?)],
+        Test::Passive => vec![(Figure::Passive, line.latency_us?), (Figure::PassiveDriven, reference?.latency_us?)],
+        Test::Mixed => vec![
+            (Figure::MixedLat, line.latency_us?),
+            (Figure::MixedLatP99, line.percentiles_us.as_ref()?.p99),
+            (Figure::MixedBw, line.bandwidth_gbs?),
+            (Figure::MixedIdleLat, reference?.latency_us?),
+            (Figure::MixedAloneBw, reference?.bandwidth_gbs?),
+        ],
+    })
+}
+
+impl System for Oikaze {
+    fn name(&self) -> &'static str {
+        if self.checked { "oikaze" } else { "oikaze-unchecked" }
+    }
+
+    fn present(&self) -> Result<(), Error> {
+        program().map(drop)
+    }
+
+    fn has(&self, case: Case) -> bool {
+        // The credit of a job as it is bounds a message to 16 MiB (WIND-6.4).
+        !(case.test == Test::MessageBandwidth && case.size > 16 << 20)
+    }
+
+    fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+        let me = std::env::current_exe().tried("finding the bench's own program")?;
+        let oikaze = program()?;
+        let checksum = if self.checked { "full" } else { "header" };
+        let mut command = lab.on(0, LIMIT, &oikaze);
+        command.env("OIKAZE_RSH", format!("{} enter", me.display()));
+        command.args(["run", "--no-prefix", "--checksum", checksum, "--hosts", &ADDRESSES.join(","), "--"]).arg(oikaze);
+        command.args(arguments(case, effort));
+        let printed = alone(command)?;
+        let line =
+            printed.lines().find_map(|line| line.find('{').and_then(|start| serde_json::from_str::<Line>(&line[start..]).ok()));
+        line.and_then(|line| figures(case.test, &line))
+            .ok_or_else(|| Error::new(format!("oikaze perf printed no such figure: {}", printed.trim())))
+    }
+
+    fn note(&self) -> Option<&'static str> {
+        Some(if self.checked {
+            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through; messages of 16 MiB at most."
+        } else {
+            "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_output_is_understood() {
+        let line = r#"{"latency_us":2.0,"percentiles_us":{"p50":2.0,"p99":9.0},"bandwidth_gbs":1.5,"per_second":2e6,
+            "processor_seconds_per_gib":0.5,"statistics":{"barriers":5},
+            "reference":{"latency_us":1.0,"bandwidth_gbs":3.0,"percentiles_us":null,"per_second":null,"processor_seconds_per_gib":null,"reference":null}}"#;
+        let line: Line = serde_json::from_str(line).expect("JSON");
+        assert_eq!(figures(Test::MessageRate, &line), Some(vec![(Figure::MessageRate, 2.0)]));
+        assert_eq!(figures(Test::Passive, &line), Some(vec![(Figure::Passive, 2.0), (Figure::PassiveDriven, 1.0)]));
+        assert_eq!(figures(Test::Mixed, &line).map(|found| found.len()), Some(5));
+        assert!(line.reference.is_some_and(|line| figures(Test::Processor, &line).is_none()));
+    }
 }

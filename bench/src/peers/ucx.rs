@@ -1,72 +1,82 @@
 //! UCX over TCP, by its own `ucx_perftest` (Debian package `ucx-utils`).
 
-use std::process::Command;
+use std::time::Duration;
 
+use super::{Effort, Found, System, installed};
 use crate::error::Error;
 use crate::lab::{ADDRESSES, Lab};
-use crate::process::pair;
+use crate::process::{Ready, pair};
+use crate::wind::case::{Case, Figure, Test};
 
 const PROGRAM: &str = "ucx_perftest";
 /// What its server says, once it listens.
 const READY: &str = "Waiting for connection";
+/// No measurement takes longer.
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// A test of `ucx_perftest`.
-#[derive(Clone, Copy, Debug)]
-pub enum Test {
-    /// Tag-matched messages, one way, in µs.
-    TagLatency,
-    /// Puts, one way, in µs.
-    PutLatency,
-    /// Puts, in GB/s.
-    PutBandwidth,
-}
+/// UCX over TCP.
+pub struct Ucx;
 
-impl Test {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::TagLatency => "tag_lat",
-            Self::PutLatency => "ucp_put_lat",
-            Self::PutBandwidth => "ucp_put_bw",
-        }
-    }
-}
-
-/// Is the program there?
-///
-/// # Errors
-/// It is not; names the package.
-pub fn present() -> Result<(), Error> {
-    let found = Command::new(PROGRAM).arg("-h").output();
-    found
-        .map(drop)
-        .map_err(|why| Error::new(format!("{PROGRAM}: {why}; install the Debian package ucx-utils, or pass --without ucx-tcp")))
-}
-
-/// Runs one test in the lab.
-///
-/// # Errors
-/// It failed, or printed what was not expected.
-pub fn measure(lab: &Lab, test: Test, size: usize, iterations: u32) -> Result<f64, Error> {
-    let [_, server] = ADDRESSES;
-    let mut listening = lab.on(1, "stdbuf");
-    listening.args(["-oL", PROGRAM]).env("UCX_TLS", "tcp");
-    let mut asking = lab.on(0, PROGRAM);
-    asking.args([server, "-t", test.name(), "-s", &size.to_string(), "-n", &iterations.to_string()]);
-    asking.args(["-w", &(iterations / 10).to_string(), "-f", "-v"]).env("UCX_TLS", "tcp");
-    let printed = pair(listening, READY, asking)?;
-    let strange = || Error::new(format!("{PROGRAM} printed no 50.0_percentile_lat and overall_bw: {}", printed.trim()));
-    let row = Row::parse(&printed).ok_or_else(strange)?;
-    Ok(match test {
-        Test::TagLatency | Test::PutLatency => row.latency_us,
-        Test::PutBandwidth => row.mebibytes_per_second * f64::from(1 << 20) / 1e9,
+/// What `ucx_perftest` is asked for, and how often.
+fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
+    // It is told to warm up beforehand, and does not walk: fewer large operations say the same.
+    let times = (effort.volume / case.size).clamp(8, 20_000);
+    Some(match case.test {
+        Test::MessageLatency => ("tag_lat", effort.exchanges as usize),
+        Test::PutLatency => ("ucp_put_lat", effort.exchanges as usize),
+        Test::PutBandwidth => ("ucp_put_bw", times),
+        Test::MessageBandwidth => ("tag_bw", times),
+        Test::MessageRate => ("tag_bw", effort.operations as usize),
+        // It does not tell when a put is complete, what it costs, nor does it mix or compute.
+        Test::PutDone | Test::Mixed | Test::Passive | Test::Processor => return None,
     })
 }
 
-/// What we need of its CSV: the median latency, and `overall_bw`, of the last row.
+impl System for Ucx {
+    fn name(&self) -> &'static str {
+        "ucx-tcp"
+    }
+
+    fn present(&self) -> Result<(), Error> {
+        installed(PROGRAM, "-h", "ucx-utils", self.name())
+    }
+
+    fn has(&self, case: Case) -> bool {
+        arguments(case, Effort::QUICK).is_some()
+    }
+
+    fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+        let (test, times) = arguments(case, effort).ok_or_else(|| Error::new("ucx_perftest has no such case"))?;
+        let [_, server] = ADDRESSES;
+        let mut listening = lab.on(1, LIMIT, "stdbuf");
+        listening.args(["-oL", PROGRAM]).env("UCX_TLS", "tcp");
+        let mut asking = lab.on(0, LIMIT, PROGRAM);
+        asking.args([server, "-t", test, "-s", &case.size.to_string(), "-n", &times.to_string()]);
+        asking.args(["-w", &(times / 10).max(1).to_string(), "-f", "-v"]).env("UCX_TLS", "tcp");
+        let printed = pair(listening, Ready::Says(READY), asking)?;
+        let strange = || Error::new(format!("{PROGRAM} printed other columns than expected: {}", printed.trim()));
+        let row = Row::parse(&printed).ok_or_else(strange)?;
+        let gigabytes = row.mebibytes_per_second * f64::from(1 << 20) / 1e9;
+        Ok(vec![match case.test {
+            Test::PutLatency => (Figure::PutLat, row.latency_us),
+            Test::PutBandwidth => (Figure::PutBw, gigabytes),
+            Test::MessageBandwidth => (Figure::MessageBw, gigabytes),
+            Test::MessageRate => (Figure::MessageRate, row.messages_per_second / 1e6),
+            _ => (Figure::MessageLat, row.latency_us),
+        }])
+    }
+
+    fn note(&self) -> Option<&'static str> {
+        Some("ucx-tcp: its own ucx_perftest, which reuses one buffer and so runs hot. Messages are tag-matched.")
+    }
+}
+
+/// What we need of its CSV: of the last row, the median latency and what was reached over all.
 struct Row {
     latency_us: f64,
     /// It says MB and divides by 2²⁰.
     mebibytes_per_second: f64,
+    messages_per_second: f64,
 }
 
 impl Row {
@@ -77,7 +87,11 @@ impl Row {
             let place = heading.split(',').position(|column| column.trim() == name)?;
             values.get(place)?.trim().parse().ok()
         };
-        Some(Self { latency_us: column("50.0_percentile_lat")?, mebibytes_per_second: column("overall_bw")? })
+        Some(Self {
+            latency_us: column("50.0_percentile_lat")?,
+            mebibytes_per_second: column("overall_bw")?,
+            messages_per_second: column("overall_mr")?,
+        })
     }
 }
 
@@ -92,7 +106,7 @@ mod tests {
     #[test]
     fn its_output_is_understood() {
         let row = Row::parse(PRINTED).expect("a row");
-        assert_eq!((row.latency_us, row.mebibytes_per_second), (2366.375, 474.97));
+        assert_eq!((row.latency_us, row.mebibytes_per_second, row.messages_per_second), (2366.375, 474.97, 475.0));
         // 1 MiB each 2105.376 µs (its overall_lat) are 498 MB/s, or 475 MiB/s: so its MB are 2²⁰ bytes.
         assert!((row.mebibytes_per_second * f64::from(1 << 20) - f64::from(1 << 20) / 2105.376e-6).abs() < 1e4);
     }

@@ -26,7 +26,7 @@ const CALL_BYTES: usize = 65_000;
 const CALL_DATAGRAMS: usize = 64;
 /// Nothing repairs a loss, so a lost datagram ends the floor: after this long without any.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Repetitions in one run; the first warms up.
+/// Repetitions in one run; the best counts.
 const REPETITIONS: u32 = 3;
 
 /// What both ends must agree on.

@@ -4,19 +4,19 @@
 mod latency;
 mod stream;
 
-use std::io::Write;
 use std::net::UdpSocket;
 
 use clap::Subcommand;
 
+use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
-use crate::lab::{ADDRESSES, Lab};
-use crate::process::pair;
+use crate::lab::{ADDRESSES, CLIENT, Lab, SERVER};
+use crate::process::{own, say_ready};
+use crate::wind::case::{Case, Figure, Test};
 
 const PORT: u16 = 7100;
 /// How often a floor that lost a datagram is begun anew.
 const ATTEMPTS: u32 = 4;
-const READY: &str = "ready";
 
 /// Which end of which floor.
 #[derive(Subcommand)]
@@ -30,10 +30,6 @@ pub enum Role {
     /// Receives.
     StreamServer(stream::Settings),
 }
-
-/// Host of the server.
-const SERVER: usize = 1;
-const CLIENT: usize = 0;
 
 /// Plays one end.
 ///
@@ -61,37 +57,65 @@ fn connected(host: usize) -> Result<UdpSocket, Error> {
 }
 
 fn ready(socket: UdpSocket) -> Result<UdpSocket, Error> {
-    let mut stdout = std::io::stdout();
-    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).tried("answering the bench")?;
+    say_ready()?;
     Ok(socket)
 }
 
-/// Runs both ends of a floor in the lab; returns what was measured.
+/// Bare UDP.
+pub struct Floor {
+    /// With a CRC32C of each payload at both ends, as Oikaze's datagrams have one.
+    pub checked: bool,
+}
+
+impl System for Floor {
+    fn name(&self) -> &'static str {
+        if self.checked { "floor-udp-crc" } else { "floor-udp" }
+    }
+
+    fn present(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn has(&self, case: Case) -> bool {
+        match case.test {
+            Test::MessageLatency | Test::PutLatency => !self.checked,
+            Test::PutBandwidth => true,
+            // One message a datagram is no rate to compare with, and bare UDP completes nothing, mixes nothing, serves nobody.
+            _ => false,
+        }
+    }
+
+    fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+        let (figure, value) = match case.test {
+            Test::MessageLatency => (Figure::MessageLat, latency(lab, case.size, effort.exchanges)?),
+            Test::PutLatency => (Figure::PutLat, latency(lab, case.size, effort.exchanges)?),
+            _ => (Figure::PutBw, bandwidth(lab, effort.volume, self.checked)?),
+        };
+        Ok(vec![(figure, value)])
+    }
+
+    fn note(&self) -> Option<&'static str> {
+        (!self.checked).then_some(
+            "floor-udp, floor-udp-crc: bare UDP, nothing repaired; bandwidth is the best of three runs through 512 MiB, whatever the \
+             size of a put.",
+        )
+    }
+}
+
 fn run(lab: &Lab, role: &str, arguments: &[String]) -> Result<f64, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
-    let end = |host: usize, role: String| {
-        let mut command = lab.on(host, &me);
-        command.args(["floor".to_owned(), role]).args(arguments);
-        command
-    };
-    let printed = pair(end(SERVER, format!("{role}-server")), READY, end(CLIENT, role.to_owned()))?;
-    printed.trim().parse().map_err(|_| Error::new(format!("floor {role} printed {printed:?} where a number was expected")))
+    let printed = own(lab, "floor", role, arguments)?;
+    printed.parse().map_err(|_| Error::new(format!("floor {role} printed {printed:?} where a number was expected")))
 }
 
 /// One-way latency of `size` bytes, in µs.
-///
-/// # Errors
-/// The floor could not be run.
-pub fn latency(lab: &Lab, size: usize, exchanges: u32) -> Result<f64, Error> {
+fn latency(lab: &Lab, size: usize, exchanges: u32) -> Result<f64, Error> {
     run(lab, "latency", &["--size".into(), size.to_string(), "--exchanges".into(), exchanges.to_string()])
 }
 
 /// Rate at which cold memory is moved, in GB/s; with `crc`, each datagram's CRC32C is computed at both ends.
-///
-/// # Errors
-/// The floor could not be run.
-pub fn bandwidth(lab: &Lab, mebibytes: usize, crc: bool) -> Result<f64, Error> {
+fn bandwidth(lab: &Lab, volume: usize, crc: bool) -> Result<f64, Error> {
     let payload = if lab.mtu >= 9000 { 8192 } else { 1366 };
+    let mebibytes = volume.min(512 << 20) >> 20;
     let mut arguments = vec!["--payload".into(), payload.to_string(), "--mebibytes".into(), mebibytes.to_string()];
     arguments.extend(crc.then(|| "--crc".to_owned()));
     // A busy machine may drop a datagram in the kernel's backlog, and nothing here repairs it.

@@ -1,0 +1,79 @@
+//! Some bytes there and back, spinning at both ends.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use clap::Args;
+
+use super::PATIENCE;
+use crate::error::{Error, Tried};
+use crate::record::median;
+
+/// What both ends must agree on.
+#[derive(Args)]
+pub struct Settings {
+    /// Bytes each way.
+    #[arg(long)]
+    size: usize,
+    /// How often.
+    #[arg(long)]
+    exchanges: u32,
+}
+
+/// Sends first; returns the median time one way, in µs.
+pub fn client(mut socket: TcpStream, settings: &Settings) -> Result<f64, Error> {
+    socket.set_nonblocking(true).tried("setting the socket non-blocking")?;
+    let mut buffer = vec![0; settings.size];
+    let mut times = Vec::with_capacity(settings.exchanges as usize);
+    for _ in 0..settings.exchanges {
+        let started = Instant::now();
+        send(&mut socket, &buffer)?;
+        receive(&mut socket, &mut buffer)?;
+        times.push(started.elapsed().as_secs_f64() * 1e6 / 2.0);
+    }
+    median(&times).ok_or_else(|| Error::new("no exchange was asked for: --exchanges 0"))
+}
+
+/// Answers.
+pub fn server(mut socket: TcpStream, settings: &Settings) -> Result<(), Error> {
+    socket.set_nonblocking(true).tried("setting the socket non-blocking")?;
+    let mut buffer = vec![0; settings.size];
+    for _ in 0..settings.exchanges {
+        receive(&mut socket, &mut buffer)?;
+        send(&mut socket, &buffer)?;
+    }
+    Ok(())
+}
+
+/// Spins until all is sent.
+fn send(socket: &mut TcpStream, bytes: &[u8]) -> Result<(), Error> {
+    spin(bytes.len(), |done| socket.write(&bytes[done..]))
+}
+
+/// Spins until all is there.
+fn receive(socket: &mut TcpStream, bytes: &mut [u8]) -> Result<(), Error> {
+    spin(bytes.len(), |done| socket.read(&mut bytes[done..]))
+}
+
+/// Goes on with `step`, which is told how far it is, until `len` bytes are done.
+fn spin(len: usize, mut step: impl FnMut(usize) -> std::io::Result<usize>) -> Result<(), Error> {
+    let (mut done, mut idle) = (0, 0_u32);
+    let mut since = None;
+    while done < len {
+        match step(done) {
+            Ok(0) => return Err(Error::new("the other end has closed the connection")),
+            Ok(bytes) => done += bytes,
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {
+                idle = idle.wrapping_add(1);
+                // The clock is looked at only now and then.
+                if idle.is_multiple_of(4096) && since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                    return Err(Error::new(format!("nothing came for {PATIENCE:?}")));
+                }
+                std::hint::spin_loop();
+            }
+            Err(why) => return Err(Error::io("exchanging bytes", &why)),
+        }
+    }
+    Ok(())
+}

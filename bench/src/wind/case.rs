@@ -1,0 +1,178 @@
+//! What is measured: the cases of the bench, their sizes and their figures.
+
+use clap::ValueEnum;
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Test {
+    MessageLatency,
+    PutLatency,
+    PutDone,
+    PutBandwidth,
+    MessageBandwidth,
+    MessageRate,
+    Mixed,
+    Passive,
+    Processor,
+}
+
+/// What comes out: one number, under a name of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Figure {
+    /// Half a ping-pong of messages.
+    MessageLat,
+    /// Half of a put and the answering put, each seen by polling memory.
+    PutLat,
+    /// A put, from the call to its completion.
+    PutDone,
+    /// Puts in flight, walking through cold memory.
+    PutBw,
+    /// Messages in flight, from cold memory.
+    MessageBw,
+    /// Small messages a second.
+    MessageRate,
+    /// `put_lat` while bulk goes one way: the median.
+    MixedLat,
+    /// The same: 99 of 100 are faster.
+    MixedLatP99,
+    /// The bulk meanwhile.
+    MixedBw,
+    /// The same exchange without bulk, in the same job.
+    MixedIdleLat,
+    /// The same bulk without exchange, in the same job.
+    MixedAloneBw,
+    /// `put_done` to a node that computes on its only core and does not call.
+    Passive,
+    /// The same to a node that waits, in the same job.
+    PassiveDriven,
+    /// Processor seconds, both sides, user and system, for a GiB.
+    Cpu,
+}
+
+impl Figure {
+    /// As in the records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MessageLat => "message_lat",
+            Self::PutLat => "put_lat",
+            Self::PutDone => "put_done",
+            Self::PutBw => "put_bw",
+            Self::MessageBw => "message_bw",
+            Self::MessageRate => "message_rate",
+            Self::MixedLat => "mixed_lat",
+            Self::MixedLatP99 => "mixed_lat_p99",
+            Self::MixedBw => "mixed_bw",
+            Self::MixedIdleLat => "mixed_idle_lat",
+            Self::MixedAloneBw => "mixed_alone_bw",
+            Self::Passive => "passive",
+            Self::PassiveDriven => "passive_driven",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// The same for all systems.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::PutBw | Self::MessageBw | Self::MixedBw | Self::MixedAloneBw => "GB/s",
+            Self::MessageRate => "M/s",
+            Self::Cpu => "s/GiB",
+            _ => "us",
+        }
+    }
+
+    /// What must be run to know it.
+    const fn test(self) -> Test {
+        match self {
+            Self::MessageLat => Test::MessageLatency,
+            Self::PutLat => Test::PutLatency,
+            Self::PutDone => Test::PutDone,
+            Self::PutBw => Test::PutBandwidth,
+            Self::MessageBw => Test::MessageBandwidth,
+            Self::MessageRate => Test::MessageRate,
+            Self::MixedLat | Self::MixedLatP99 | Self::MixedBw | Self::MixedIdleLat | Self::MixedAloneBw => Test::Mixed,
+            Self::Passive | Self::PassiveDriven => Test::Passive,
+            Self::Cpu => Test::Processor,
+        }
+    }
+}
+
+/// A test at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Case {
+    pub test: Test,
+    /// In bytes.
+    pub size: usize,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// All cases; the flag says whether a quick bench has it, and on which wires.
+const ALL: [(Test, usize, Quick); 18] = [
+    (Test::MessageLatency, 8, Quick::Everywhere),
+    (Test::MessageLatency, 4 * KIB, Quick::Jumbo),
+    (Test::PutLatency, 8, Quick::Jumbo),
+    (Test::PutLatency, 4 * KIB, Quick::Jumbo),
+    (Test::PutDone, 8, Quick::Jumbo),
+    (Test::PutDone, 4 * KIB, Quick::Never),
+    (Test::PutBandwidth, 64 * KIB, Quick::Never),
+    (Test::PutBandwidth, MIB, Quick::Everywhere),
+    (Test::PutBandwidth, 64 * MIB, Quick::Never),
+    (Test::MessageBandwidth, 64 * KIB, Quick::Never),
+    (Test::MessageBandwidth, MIB, Quick::Everywhere),
+    (Test::MessageBandwidth, 64 * MIB, Quick::Never),
+    (Test::MessageRate, 8, Quick::Jumbo),
+    (Test::MessageRate, 64, Quick::Never),
+    (Test::Mixed, 8, Quick::Jumbo),
+    (Test::Passive, 8, Quick::Jumbo),
+    (Test::Processor, MIB, Quick::Jumbo),
+    (Test::Processor, 64 * KIB, Quick::Never),
+];
+
+/// On which wires a quick bench has a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quick {
+    Everywhere,
+    /// Only with jumbo frames.
+    Jumbo,
+    /// Unless it is asked for.
+    Never,
+}
+
+/// The cases to be run on a wire: those of these figures and sizes, of all if there are none.
+pub fn chosen(figures: &[Figure], sizes: &[usize], mtu: u16, quick: bool) -> Vec<Case> {
+    let asked = !figures.is_empty();
+    let wanted = |test| !asked || figures.iter().any(|figure| figure.test() == test);
+    let by_quick = |choice| match choice {
+        Quick::Everywhere => true,
+        Quick::Jumbo => mtu > 1500 || asked,
+        Quick::Never => !sizes.is_empty(),
+    };
+    let cases = ALL.iter().filter(|&&(test, size, choice)| {
+        wanted(test) && (sizes.is_empty() || sizes.contains(&size)) && (!quick || by_quick(choice))
+    });
+    cases.map(|&(test, size, _)| Case { test, size }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_on_the_command_line_are_those_of_the_records() {
+        for figure in Figure::value_variants() {
+            assert_eq!(figure.to_possible_value().expect("none is hidden").get_name(), figure.name());
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_run() {
+        let of = |figures: &[Figure], sizes: &[usize], mtu, quick| chosen(figures, sizes, mtu, quick).len();
+        assert_eq!(of(&[], &[], 9000, false), ALL.len());
+        assert_eq!(of(&[], &[], 1500, true), 3);
+        assert_eq!(of(&[Figure::MixedLatP99, Figure::MixedBw], &[], 9000, true), 1);
+        assert_eq!(of(&[Figure::MixedLat], &[], 1500, true), 1);
+        assert_eq!(chosen(&[Figure::PutBw], &[64 << 20], 9000, true), [Case { test: Test::PutBandwidth, size: 64 << 20 }]);
+    }
+}
