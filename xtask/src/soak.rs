@@ -27,6 +27,7 @@ pub struct Settings {
 /// # Errors
 /// What failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
+    test::model(&["all_classes_for_long"]).run()?;
     test::simulate(settings.first, settings.seeds)?;
     cargo(&["test", "--release", "-p", "oikaze-apps", "--test", "kill"]).env("OIKAZE_KILLS", settings.kills.to_string()).run()?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }

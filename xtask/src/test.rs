@@ -52,6 +52,7 @@ pub fn run(seeds: u64) -> Result<(), String> {
     // The switch for a planted bug is one for the whole process, so Wind's runs by itself.
     let planted = ["test", "-p", "oikaze-protocol", "--features", "planted-bugs", "--lib", "--", "--ignored", "planted"];
     tests("planted bugs", cargo(&planted));
+    tests("model", model(&["all_classes_exhaustively", "bugs_are_found"]));
     failures.extend(simulate(0, seeds).err());
     println!();
     for summary in summaries {
@@ -62,6 +63,12 @@ pub fn run(seeds: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("failed:\n  {}", failures.join("\n  ")))
+}
+
+/// The message classes over a bad channel, exhaustively: these tests, and the bugs that they must find, one after the other.
+pub fn model(tests: &[&str]) -> Step {
+    let test = ["test", "--release", "-p", "oikaze-protocol", "--features", "planted-bugs", "--lib", "--"];
+    cargo(&test).args(["--ignored", "--nocapture", "--test-threads=1"]).args(tests)
 }
 
 /// Simulated clusters, from these seeds.

@@ -56,8 +56,8 @@ pub struct Connection {
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
     pub(super) round_trips: Latency,
-    credit_ask: Time,
-    credit_interval: Duration,
+    pub(super) credit_ask: Time,
+    pub(super) credit_interval: Duration,
 }
 
 /// From open to ended.

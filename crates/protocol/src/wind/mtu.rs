@@ -102,6 +102,12 @@ impl Mtu {
         }
     }
 
+    /// Of a path that carries less than any does, and never changes: for a model, in which every byte costs.
+    #[cfg(test)]
+    pub fn fixed(size: usize) -> Mtu {
+        Mtu { ceiling: size, current: size, refuted: size + 1, ..Mtu::new(size) }
+    }
+
     /// Bytes of the largest datagram to be made now, tag included.
     #[inline]
     pub fn size(&self) -> usize {

@@ -40,7 +40,7 @@ pub struct Sample {
 }
 
 /// Decides the window from what happens to datagrams.
-pub trait Controller: Send {
+pub trait Controller: Send + Sync {
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
 

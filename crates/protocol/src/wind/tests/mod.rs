@@ -4,6 +4,7 @@ mod channel;
 mod exchanges;
 mod lives;
 mod messages;
+mod model;
 mod observed;
 mod path;
 #[cfg(feature = "planted-bugs")]

@@ -1,0 +1,239 @@
+//! One node of the model: a real [`Connection`], its clock, and the layer above it.
+
+use super::scenario::{FRAGMENT, Scenario, bytes};
+use super::watcher::{Outcome, Watcher};
+use crate::limits::{DATAGRAM_MIN, HEADER_LEN};
+use crate::time::Time;
+use crate::wind::congestion::{Controller, Gate, Sample};
+use crate::wind::mtu::Mtu;
+use crate::wind::outgoing::Sizes;
+use crate::wind::{Connection, Introduction, Latency, Settings, Statistics, Token};
+use crate::wire::{Frame, SealKind, View};
+use core::hash::{Hash, Hasher};
+use core::time::Duration;
+use std::boxed::Box;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::vec::Vec;
+
+/// A datagram with a message (or a fragment) has 84 bytes at least and 141 at most: two fill the window, one does not.
+const WINDOW: u64 = 150;
+/// A message and an acknowledgement fit, two messages do not.
+pub const ROOM_FOR_ONE: usize = 141;
+/// Three messages and an acknowledgement fit.
+pub const ROOM_FOR_ALL: usize = 300;
+/// Liveness is not part of the model: its timers are this far away, and are not fired.
+const FAR: Duration = Duration::from_secs(1_000_000);
+
+/// A window that does not change.
+#[derive(Debug)]
+struct Fixed;
+
+impl Controller for Fixed {
+    fn window(&self) -> u64 {
+        WINDOW
+    }
+    fn acknowledged(&mut self, _: &Sample) {}
+    fn lost(&mut self, _: Time, _: Time) {}
+    fn spurious(&mut self, _: Time) {}
+    fn stalled(&mut self, _: Time) {}
+}
+
+/// No grant and no pace but the window.
+fn open_gate() -> Gate {
+    Gate::new(1 << 30, 2)
+}
+
+/// Bytes under way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Datagram {
+    pub to: usize,
+    pub number: u64,
+    pub bytes: Arc<[u8]>,
+}
+
+pub struct Node {
+    pub me: usize,
+    pub connection: Connection,
+    pub clock: Time,
+    pub watcher: Watcher,
+    /// So many of its messages are posted.
+    pub posted: usize,
+    /// Numbers of the datagrams it has taken in.
+    taken: BTreeSet<u64>,
+}
+
+impl Node {
+    /// Two nodes that know each other and have nothing to say.
+    pub fn pair(scenario: &Arc<Scenario>, room: usize) -> [Node; 2] {
+        let settings =
+            Settings { failure_time: FAR, keepalive: Some(FAR / 2), datagram_max: DATAGRAM_MIN as u16, ..Settings::default() };
+        let mut nodes = [0, 1].map(|me| {
+            let introduction = Introduction::here(me as u32, 2, 1, 7 + me as u64);
+            let connection = Connection::new(settings, introduction, 1 - me as u32, 1, Time(0));
+            Node { me, connection, clock: Time(0), watcher: Watcher::new(scenario, me), posted: 0, taken: BTreeSet::new() }
+        });
+        nodes[0].connection.connect(Time(0));
+        for _ in 0..100 {
+            for n in 0..2 {
+                while let Some(datagram) = nodes[n].send() {
+                    nodes[1 - n].take(&datagram);
+                }
+                if !nodes[n].connection.is_established() && nodes[n].timer().is_some() {
+                    nodes[n].tick();
+                }
+                while nodes[n].connection.poll_event().is_some() {}
+            }
+        }
+        for node in &mut nodes {
+            assert!(node.connection.is_established() && node.connection.is_idle());
+            node.connection.mtu = Mtu::fixed(room);
+            node.cut();
+            node.connection.controller = Box::new(Fixed);
+            node.connection.gate = open_gate();
+            node.taken.clear();
+        }
+        nodes
+    }
+
+    /// A long message goes in fragments of the model's size, whatever would fit.
+    fn cut(&mut self) {
+        let frames = self.connection.mtu.size() - HEADER_LEN - SealKind::EndToEnd.tag_len();
+        self.connection.outbox.resize(Sizes { frames, fragment: FRAGMENT });
+    }
+
+    /// Post the next message of the scenario.
+    pub fn post(&mut self, scenario: &Scenario) {
+        let next = scenario.of(self.me).nth(self.posted);
+        let number = next.map(|(id, spec)| self.connection.post(self.clock, spec.message(id)));
+        self.watcher.check(number == Some(Ok(self.posted as u64)), "messages are numbered in order (WIND-2.2)");
+        self.posted += 1;
+    }
+
+    /// Take a message back.
+    pub fn cancel(&mut self, id: usize) {
+        self.connection.cancel(Token(id as u64));
+        self.watcher.outcomes[id] = Some(Outcome::Cancelled);
+    }
+
+    /// One datagram, if one is due.
+    pub fn send(&mut self) -> Option<Datagram> {
+        let due = self.connection.has_due(self.clock);
+        let mut out = Vec::new();
+        let transmit = self.connection.transmit(self.clock, &mut out);
+        self.watcher.check(due == transmit.is_some(), "has_due is exact");
+        let transmit = transmit?;
+        if let Some(segment) = transmit.payload {
+            out.extend(bytes(segment.region as usize, segment.offset, segment.len));
+        }
+        let seal = if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd };
+        out.resize(out.len() + seal.tag_len(), 0);
+        let number = View::parse(&out).map_or(0, |view| view.header().number);
+        Some(Datagram { to: 1 - self.me, number, bytes: out.into() })
+    }
+
+    /// A datagram comes.
+    pub fn take(&mut self, datagram: &Datagram) {
+        let Ok(view) = View::parse(&datagram.bytes) else {
+            return self.watcher.check(false, "what is sent is well-formed");
+        };
+        for frame in view.frames() {
+            match frame {
+                Ok(Frame::Message(message)) => self.watcher.arrives(message.number, 1),
+                Ok(Frame::Open(open)) => self.watcher.opens(open.number),
+                _ => {}
+            }
+        }
+        for frame in view.frames() {
+            if let Ok(Frame::Fragment(fragment)) = frame {
+                let bits =
+                    (0..view.payload().len() as u64).step_by(FRAGMENT as usize).map(|at| (fragment.offset + at) / FRAGMENT);
+                self.watcher.arrives(u64::from(fragment.message_low), bits.fold(0, |all, bit| all | 1 << bit));
+            }
+        }
+        let before = self.connection.statistics().datagrams_received;
+        self.connection.receive(self.clock, &view, 0, &mut self.watcher);
+        if self.connection.statistics().datagrams_received > before {
+            self.watcher.check(self.taken.insert(datagram.number), "a datagram is taken in once (WIND-3.2)");
+        }
+        self.watcher.nothing_waits_in_vain();
+        self.watcher.check(self.connection.statistics().malformed == 0, "a sound peer says nothing malformed");
+    }
+
+    /// When a timer wants to run, if one is armed.
+    pub fn timer(&self) -> Option<Time> {
+        self.connection.next_timeout().filter(|at| *at < self.clock + FAR / 4)
+    }
+
+    /// Let the next timer run.
+    pub fn tick(&mut self) {
+        self.clock = self.timer().map_or(self.clock, |at| at.max(self.clock));
+        self.connection.timeout(self.clock);
+        if self.connection.is_established() {
+            self.cut();
+        }
+    }
+}
+
+/// Without what only counts, without events, which are always read at once, and with a window and a gate that never change.
+impl Clone for Node {
+    fn clone(&self) -> Node {
+        let Connection {
+            settings,
+            peer,
+            phase,
+            handshake,
+            outbox,
+            flight,
+            controller: _,
+            gate: _,
+            inbox,
+            arrivals,
+            liveness,
+            due,
+            mtu,
+            events: _,
+            statistics: _,
+            round_trips: _,
+            credit_ask,
+            credit_interval,
+        } = &self.connection;
+        let connection = Connection {
+            settings: *settings,
+            peer: *peer,
+            phase: *phase,
+            handshake: handshake.clone(),
+            outbox: outbox.clone(),
+            flight: flight.clone(),
+            controller: Box::new(Fixed),
+            gate: open_gate(),
+            inbox: inbox.clone(),
+            arrivals: arrivals.clone(),
+            liveness: *liveness,
+            due: *due,
+            mtu: Mtu::fixed(mtu.size()),
+            events: VecDeque::new(),
+            statistics: Statistics::default(),
+            round_trips: Latency::default(),
+            credit_ask: *credit_ask,
+            credit_interval: *credit_interval,
+        };
+        Node {
+            me: self.me,
+            connection,
+            clock: self.clock,
+            watcher: self.watcher.clone(),
+            posted: self.posted,
+            taken: self.taken.clone(),
+        }
+    }
+}
+
+/// Everything that what comes next depends on. The handshake is over, and liveness far away.
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Connection { phase, outbox, flight, inbox, arrivals, due, credit_ask, credit_interval, .. } = &self.connection;
+        (phase, outbox, flight, inbox, arrivals, due, credit_ask, credit_interval).hash(state);
+        (self.clock, &self.watcher, self.posted, &self.taken).hash(state);
+    }
+}

@@ -1,0 +1,104 @@
+//! What is posted in one run of the model, and what the spec says about it.
+
+use crate::wind::{Body, Class, Head, Message, Refusal, Segment, Token};
+use std::vec;
+use std::vec::Vec;
+
+pub const CLASSES: [Class; 3] = [Class::Ordered, Class::Unordered, Class::Sync];
+
+/// WIND-2.3's table: may the later message be delivered while the earlier is not done?
+pub const fn overtakes(earlier: Class, later: Class) -> bool {
+    match (earlier, later) {
+        (Class::Ordered | Class::Unordered | Class::Sync, Class::Unordered) => true,
+        (Class::Ordered | Class::Unordered | Class::Sync, Class::Ordered | Class::Sync) => false,
+    }
+}
+
+/// What the layer above makes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    Taken,
+    /// At its beginning, or (if it is small) when it is delivered.
+    RefusedAtOnce,
+    RefusedAtDelivery,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    /// Who posts it.
+    pub from: usize,
+    pub class: Class,
+    /// In two fragments.
+    pub long: bool,
+    pub fate: Fate,
+}
+
+/// Bytes of a fragment in the model.
+pub const FRAGMENT: u64 = 40;
+/// Bytes of a long message.
+pub const LONG: u64 = 2 * FRAGMENT;
+const SHORT: u64 = FRAGMENT;
+
+impl Spec {
+    pub fn len(&self) -> u64 {
+        if self.long { LONG } else { SHORT }
+    }
+
+    /// Pieces in which its body travels, as bits.
+    pub fn pieces(&self) -> u8 {
+        if self.long { 0b11 } else { 0b1 }
+    }
+
+    /// As it is posted; `id` is its place in the scenario.
+    pub fn message(&self, id: usize) -> Message {
+        let mut head = Head::new();
+        head.push(id as u8);
+        let body = if self.long {
+            Body::Segment(Segment { region: id as u32, offset: 0, len: LONG })
+        } else {
+            Body::Inline(bytes(id, 0, SHORT))
+        };
+        Message { class: self.class, urgent: false, credited: false, head, body, token: Token(id as u64) }
+    }
+
+    /// What is said of it, if it is refused.
+    pub fn refusal(&self) -> Refusal {
+        if self.long && self.fate == Fate::RefusedAtOnce { Refusal::OutOfBounds } else { Refusal::NotPermitted }
+    }
+}
+
+/// The body of a message: no two bytes of a scenario are alike.
+pub fn bytes(id: usize, from: u64, len: u64) -> Vec<u8> {
+    (from..from + len).map(|at| (id as u64 * LONG + at + 1) as u8).collect()
+}
+
+/// The messages of one run, in the order in which each node posts its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scenario(pub Vec<Spec>);
+
+impl Scenario {
+    /// Those that node `n` posts, by their numbers: their places in the scenario.
+    pub fn of(&self, n: usize) -> impl Iterator<Item = (usize, Spec)> + '_ {
+        self.0.iter().copied().enumerate().filter(move |(_, spec)| spec.from == n)
+    }
+
+    /// Message `number` of node `from`.
+    pub fn find(&self, from: usize, number: u64) -> Option<(usize, Spec)> {
+        self.of(from).nth(usize::try_from(number).ok()?)
+    }
+}
+
+/// Every assignment of classes to messages that these nodes post, long or short as `long` says.
+pub fn every_class(from: &[usize], long: &[bool]) -> Vec<Scenario> {
+    let mut all = vec![Scenario(Vec::new())];
+    for (&from, &long) in from.iter().zip(long) {
+        let longer = |scenario: &Scenario, class| {
+            let mut scenario = scenario.clone();
+            scenario.0.push(Spec { from, class, long, fate: Fate::Taken });
+            scenario
+        };
+        all = all.iter().flat_map(|scenario| CLASSES.map(|class| longer(scenario, class))).collect();
+    }
+    all
+}

@@ -1,0 +1,279 @@
+//! The model: two nodes and a channel that loses, repeats and reorders, as states and actions.
+
+use super::node::{Datagram, Node, ROOM_FOR_ALL, ROOM_FOR_ONE};
+use super::scenario::Scenario;
+use super::watcher::{Done, Outcome};
+use core::hash::{Hash, Hasher};
+use core::time::Duration;
+use stateright::{Model, Property};
+use std::sync::Arc;
+use std::vec::Vec;
+
+/// What may go wrong, so often. Order is never promised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    pub losses: u8,
+    pub repeats: u8,
+    /// Timers that run while datagrams are under way: so late are those.
+    pub early: u8,
+    /// Messages taken back.
+    pub cancels: u8,
+}
+
+/// A datagram number that no run of the model needs: two nodes that come so far get nowhere.
+const ENDLESS: u64 = 40;
+
+/// When messages are posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posts {
+    /// All at first; one fits into a datagram.
+    AtFirst,
+    /// At any time; several may share a datagram.
+    Anytime,
+}
+
+/// Two nodes, a channel, and these scenarios.
+pub struct Pair {
+    pub scenarios: Vec<Arc<Scenario>>,
+    pub posts: Posts,
+    pub faults: Faults,
+}
+
+#[derive(Clone)]
+pub struct State {
+    pub scenario: Arc<Scenario>,
+    pub nodes: [Arc<Node>; 2],
+    /// Sorted.
+    pub channel: Vec<Datagram>,
+    pub left: Faults,
+    /// The largest datagram number so far.
+    highest: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// This node posts its next message.
+    Post(usize),
+    /// This node sends one datagram.
+    Send(usize),
+    /// The same, and it is lost. (Whenever it is lost on its way, nobody can tell.)
+    SendLost(usize),
+    Deliver {
+        to: usize,
+        number: u64,
+    },
+    /// It is delivered, and another copy of it stays under way.
+    Repeat {
+        to: usize,
+        number: u64,
+    },
+    /// Nothing happens until the next timer of any node runs.
+    Wait,
+    /// Time goes on for this node alone, to its next timer.
+    Early(usize),
+    /// The sender of this message takes it back.
+    Cancel(usize),
+}
+
+impl State {
+    fn new(scenario: &Arc<Scenario>, posts: Posts, left: Faults) -> State {
+        let room = if posts == Posts::AtFirst { ROOM_FOR_ONE } else { ROOM_FOR_ALL };
+        let mut nodes = Node::pair(scenario, room);
+        if posts == Posts::AtFirst {
+            nodes.iter_mut().for_each(|node| scenario.of(node.me).for_each(|_| node.post(scenario)));
+        }
+        State { scenario: scenario.clone(), nodes: nodes.map(Arc::new), channel: Vec::new(), left, highest: 0 }
+    }
+
+    fn node(&mut self, n: usize) -> &mut Node {
+        Arc::make_mut(&mut self.nodes[n])
+    }
+
+    fn find(&self, to: usize, number: u64) -> Option<usize> {
+        self.channel.iter().position(|datagram| (datagram.to, datagram.number) == (to, number))
+    }
+
+    /// Nothing is under way and nothing is due: only time can go on.
+    fn is_quiet(&self) -> bool {
+        self.channel.is_empty() && self.nodes.iter().all(|node| !node.connection.has_due(node.clock))
+    }
+
+    /// Whose timer runs next, and in how long.
+    fn next_timer(&self) -> Option<(usize, Duration)> {
+        let span = |node: &Arc<Node>| Some((node.me, node.timer()?.since(node.clock)));
+        self.nodes.iter().filter_map(span).min_by_key(|(_, span)| *span)
+    }
+
+    fn actions(&self, actions: &mut Vec<Action>) {
+        if self.broken().is_some() || self.highest >= ENDLESS {
+            return;
+        }
+        for Datagram { to, number, .. } in self.channel.iter().cloned() {
+            actions.push(Action::Deliver { to, number });
+            if self.left.repeats > 0 {
+                actions.push(Action::Repeat { to, number });
+            }
+        }
+        if self.is_quiet() && self.next_timer().is_some() {
+            actions.push(Action::Wait);
+        }
+        for (n, node) in self.nodes.iter().enumerate() {
+            if node.connection.has_due(node.clock) {
+                actions.push(Action::Send(n));
+                if self.left.losses > 0 {
+                    actions.push(Action::SendLost(n));
+                }
+            }
+            if self.scenario.of(n).nth(node.posted).is_some() {
+                actions.push(Action::Post(n));
+            }
+            if self.left.early > 0 && node.timer().is_some() {
+                actions.push(Action::Early(n));
+            }
+            if self.left.cancels > 0 {
+                let posted = self.scenario.of(n).take(node.posted).map(|(id, _)| id);
+                actions.extend(posted.filter(|id| node.watcher.outcomes[*id].is_none()).map(Action::Cancel));
+            }
+        }
+    }
+
+    fn send(&mut self, n: usize) -> Option<Datagram> {
+        let datagram = self.node(n).send()?;
+        self.highest = self.highest.max(datagram.number);
+        Some(datagram)
+    }
+
+    fn act(&mut self, action: &Action) -> Option<()> {
+        match *action {
+            Action::Post(n) => {
+                let scenario = self.scenario.clone();
+                self.node(n).post(&scenario);
+            }
+            Action::SendLost(n) => {
+                self.left.losses -= 1;
+                self.send(n)?;
+            }
+            Action::Send(n) => {
+                let datagram = self.send(n)?;
+                let at = self.channel.partition_point(|other| *other < datagram);
+                self.channel.insert(at, datagram);
+            }
+            Action::Deliver { to, number } => {
+                let datagram = self.channel.remove(self.find(to, number)?);
+                self.node(to).take(&datagram);
+            }
+            Action::Repeat { to, number } => {
+                let datagram = self.channel.get(self.find(to, number)?)?.clone();
+                self.left.repeats -= 1;
+                self.node(to).take(&datagram);
+            }
+            Action::Wait => {
+                let (n, span) = self.next_timer()?;
+                self.node(1 - n).clock += span;
+                self.node(n).tick();
+            }
+            Action::Early(n) => {
+                self.left.early -= 1;
+                self.node(n).tick();
+            }
+            Action::Cancel(id) => {
+                self.left.cancels -= 1;
+                self.node(self.scenario.0[id].from).cancel(id);
+            }
+        }
+        self.settle();
+        Some(())
+    }
+
+    /// Events are read as soon as they happen.
+    fn settle(&mut self) {
+        for n in 0..2 {
+            if self.nodes[n].connection.events.is_empty() {
+                continue;
+            }
+            let there = self.nodes[1 - n].clone();
+            let node = self.node(n);
+            while let Some(event) = node.connection.poll_event() {
+                node.watcher.settled(event, &there.watcher);
+            }
+        }
+    }
+
+    /// The first promise that was broken.
+    pub fn broken(&self) -> Option<&'static str> {
+        self.nodes.iter().find_map(|node| node.watcher.broken)
+    }
+
+    /// Everything is delivered, refused or withdrawn, its sender knows, and nobody has anything left to do.
+    fn is_settled(&self) -> bool {
+        self.nodes.iter().all(|node| node.connection.is_idle()) && (0..self.scenario.0.len()).all(|id| self.has_ended(id))
+    }
+
+    fn has_ended(&self, id: usize) -> bool {
+        let from = self.scenario.0[id].from;
+        let number = self.scenario.of(from).take_while(|(at, _)| *at < id).count();
+        let done = self.nodes[1 - from].watcher.incoming[number].done;
+        match self.nodes[from].watcher.outcomes[id] {
+            Some(Outcome::Acknowledged) => done == Some(Done::Delivered),
+            Some(Outcome::Refused) => done == Some(Done::Refused),
+            Some(Outcome::Cancelled) => done.is_some(),
+            None => false,
+        }
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.scenario, &self.nodes, &self.channel, self.left).hash(state);
+    }
+}
+
+/// As the checker itself tells states apart.
+impl PartialEq for State {
+    fn eq(&self, other: &State) -> bool {
+        let hash = |state: &State| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            state.hash(&mut hasher);
+            hasher.finish()
+        };
+        hash(self) == hash(other)
+    }
+}
+
+impl Model for Pair {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        self.scenarios.iter().map(|scenario| State::new(scenario, self.posts, self.faults)).collect()
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        state.actions(actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        state.act(&action).map(|()| state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        std::vec![
+            Property::always(SAFE, |_, state: &State| state.broken().is_none()),
+            Property::always(ENDS, |_, state: &State| state.highest < ENDLESS),
+            // No run goes on for ever, so what holds at every end holds eventually.
+            Property::always(SETTLES, |_, state: &State| {
+                let mut next = Vec::new();
+                state.actions(&mut next);
+                !next.is_empty() || state.broken().is_some() || state.is_settled()
+            }),
+            // The faults do what they should: else the rest would mean little.
+            Property::sometimes(OVERTAKES, |_, state: &State| state.nodes.iter().any(|node| node.watcher.overtaken)),
+        ]
+    }
+}
+
+pub const SAFE: &str = "no promise is broken";
+pub const ENDS: &str = "every run ends";
+pub const OVERTAKES: &str = "a message overtakes another";
+pub const SETTLES: &str = "at its end everything has settled";
