@@ -94,7 +94,7 @@ fn node(sample: &Sample<'_>, text: &mut String) {
     let odd = [
         ("of strangers", engine.strangers),
         ("corrupt", engine.unsealed),
-        ("of another job", engine.unauthentic),
+        ("of another job", engine.unauthentic + engine.unheard),
         ("overflowed", link.overflowed),
         ("unreachable", link.unreachable),
         ("too big", link.too_big),

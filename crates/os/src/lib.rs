@@ -3,6 +3,7 @@
 //! Everything that touches the machine, and all unsafe code of the project (each block says why it is sound):
 //!
 //! - [`board`]: numbers that a process shows to others, who look without disturbing it.
+//! - [`counting`]: an allocator for tests that say what is kept and that nothing is allocated.
 //! - [`cpu`]: which processors we may use, pinning, events, polling, how long to spin.
 //! - [`interfaces`]: the network interfaces of this machine.
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
@@ -15,6 +16,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod board;
+pub mod counting;
 pub mod cpu;
 pub mod interfaces;
 pub mod link;

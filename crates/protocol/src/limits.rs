@@ -98,6 +98,10 @@ pub const BULK_TURN: u32 = 4;
 pub const SMALL_SHARE: usize = 16;
 /// Datagrams of control and small messages in one turn of a node.
 pub const SMALL_A_TURN: usize = 256;
+/// Handshakes with a wrong seal that a node computes at once, of each of two kinds (WIND-10.3) …
+pub const STRANGERS_AT_ONCE: u32 = 64;
+/// … and one more after each of these: 5,000 a second, which cost about a hundredth of a core.
+pub const STRANGERS_PAUSE: Duration = Duration::from_micros(200);
 /// Runs of bulk in one turn of a node, each of what one call of the link carries ([`DATAGRAM_MAX`] bytes): what is handed to the
 /// kernel cannot be overtaken, and nothing is received meanwhile.
 pub const BULK_RUNS_A_TURN: usize = 2;

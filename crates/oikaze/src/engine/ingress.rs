@@ -1,5 +1,10 @@
 //! Ingress: a burst of datagrams, each verified and handed upwards. Nothing here transmits.
+//!
+//! What is cheap to see is looked at first (WIND-10): the lengths, the connection's id, the sender's address. A seal is computed only
+//! over what all of these fit, so that a flood of garbage costs little more than the system call that brought it, and nothing is
+//! kept of it.
 
+use super::allowance::Allowance;
 use super::peers::Peers;
 use super::seal::{Checksum, HandshakeSeal};
 use super::upward::Upward;
@@ -7,31 +12,59 @@ use super::{Counters, Engine};
 use oikaze_os::link::{Arrival, Link};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::limits::DATAGRAM_MIN;
 use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wire::{Seal, View};
+use std::net::SocketAddr;
+
+/// Who is at the door, and how much their knocking may cost.
+pub(super) struct Door {
+    /// Seals of handshakes that claim to come from where the named peer is known to be.
+    known: Allowance,
+    /// Those of all others.
+    unknown: Allowance,
+}
+
+impl Door {
+    pub fn new(now: Time) -> Self {
+        Self { known: Allowance::new(now), unknown: Allowance::new(now) }
+    }
+}
+
+/// Why a datagram goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dropped {
+    /// No connection wants it.
+    Stranger,
+    /// Its seal is wrong.
+    Unsealed,
+    /// A handshake whose seal is wrong.
+    Unauthentic,
+    /// A handshake whose seal was not even computed.
+    Unheard,
+}
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, shares, counters, .. } = self;
+        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, shares, door, counters, .. } = self;
         let mut received = 0;
         let outcome = link.receive(&mut |Arrival { from, bytes, congested }| {
             received += 1;
-            let Ok(view) = View::parse(bytes) else {
-                counters.strangers += 1;
-                return;
+            let checked = View::parse(bytes).map_err(|_| Dropped::Stranger).and_then(|view| {
+                let (rank, path) = if view.is_handshake() {
+                    introduced(&view, bytes.len(), from, peers, (handshake_seal, door), *me, now)?
+                } else {
+                    addressee(&view, from, peers, *checksum)?
+                };
+                Ok((view, rank, path))
+            });
+            let (view, rank, path) = match checked {
+                Ok(checked) => checked,
+                Err(dropped) => return dropped.count(counters),
             };
-            let Some(rank) = addressee(&view, peers, (handshake_seal, *checksum), *me, counters) else { return };
-            let Some(peer) = peers.touch(rank) else {
-                counters.strangers += 1;
-                return;
-            };
-            let path = if view.is_handshake() { peer.learn_path(from) } else { peer.path_of(from) };
-            let Some(path) = path else {
-                counters.strangers += 1;
-                return;
-            };
+            let Some(peer) = peers.touch(rank) else { return };
             if congested {
                 peer.connection.marked();
             }
@@ -47,33 +80,129 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 }
 
-/// Whose connection a datagram belongs to, once its seal has been verified.
-fn addressee(
+/// Whose connection a datagram belongs to and on which path it came; its seal is verified last (WIND-10.2).
+fn addressee(view: &View<'_>, from: SocketAddr, peers: &mut Peers, checksum: Checksum) -> Result<(Rank, u8), Dropped> {
+    let rank = peers.of_connection(view.header().connection).ok_or(Dropped::Stranger)?;
+    let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(Dropped::Stranger)?;
+    if checksum.verify(view.covered(), view.payload(), view.tag()) || planted(Bug::SkipIntegrityCheck) {
+        Ok((rank, path))
+    } else {
+        Err(Dropped::Unsealed)
+    }
+}
+
+/// Who introduces itself by a handshake datagram, if it knows the job's secret (WIND-10.3).
+fn introduced(
     view: &View<'_>,
+    len: usize,
+    from: SocketAddr,
     peers: &mut Peers,
-    (handshake_seal, checksum): (&HandshakeSeal, Checksum),
+    (seal, door): (&HandshakeSeal, &mut Door),
     me: Rank,
-    counters: &mut Counters,
-) -> Option<Rank> {
-    if view.is_handshake() {
-        if !handshake_seal.verify(view.covered(), view.payload(), view.tag()) {
-            counters.unauthentic += 1;
-            return None;
-        }
-        let introduced = view.sender();
-        if introduced.is_none_or(|rank| rank == me) {
-            counters.strangers += 1;
-            return None;
-        }
-        return introduced;
+    now: Time,
+) -> Result<(Rank, u8), Dropped> {
+    if len > DATAGRAM_MIN || !view.payload().is_empty() {
+        return Err(Dropped::Stranger);
     }
-    let Some(rank) = peers.of_connection(view.header().connection) else {
-        counters.strangers += 1;
-        return None;
-    };
-    if !checksum.verify(view.covered(), view.payload(), view.tag()) && !planted(Bug::SkipIntegrityCheck) {
-        counters.unsealed += 1;
-        return None;
+    let rank = view.sender().filter(|rank| *rank != me).ok_or(Dropped::Stranger)?;
+    let known = peers.get(rank).ok_or(Dropped::Stranger)?.path_of(from);
+    let allowance = if known.is_some() { &mut door.known } else { &mut door.unknown };
+    if !allowance.is_left(now) {
+        return Err(Dropped::Unheard);
     }
-    Some(rank)
+    if !seal.verify(view.covered(), view.payload(), view.tag()) {
+        allowance.used();
+        return Err(Dropped::Unauthentic);
+    }
+    let path = known.or_else(|| peers.get_mut(rank)?.learn_path(from)).ok_or(Dropped::Stranger)?;
+    Ok((rank, path))
+}
+
+impl Dropped {
+    fn count(self, counters: &mut Counters) {
+        *match self {
+            Dropped::Stranger => &mut counters.strangers,
+            Dropped::Unsealed => &mut counters.unsealed,
+            Dropped::Unauthentic => &mut counters.unauthentic,
+            Dropped::Unheard => &mut counters.unheard,
+        } += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Node, Queue, Wire, open, pair, step};
+    use super::super::{Request, Value};
+    use super::*;
+    use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
+    use oikaze_protocol::wind::{Body, Class};
+    use std::sync::Arc;
+
+    fn feed(node: &mut Node, datagrams: impl IntoIterator<Item = Vec<u8>>) {
+        open(&node.engine.link_mut().from).extend(datagrams);
+    }
+
+    #[test]
+    fn garbage_of_every_kind_is_told_apart_and_leaves_nothing_behind() {
+        let (mut a, mut b, now) = pair();
+        let send = |node: &Node| {
+            let body = Body::Inline(vec![7; 100]);
+            node.ask(Request::Send { to: 1, class: Class::Ordered, tag: 1, body })
+        };
+        let sent = send(&a);
+        a.engine.turn(now);
+        let data = open(&b.engine.link_mut().from).drain(..).next().unwrap();
+        let before = b.engine.counters();
+        let with = |at: usize| {
+            let mut bytes = data.clone();
+            bytes[at] ^= 1;
+            bytes
+        };
+        // Noise, another connection's id, right but for a bit of the body, right but for the tag, cut short.
+        feed(&mut b, [vec![0x5a; 700], with(0), with(data.len() - 10), with(data.len() - 1), data[..40].to_vec()]);
+        b.engine.turn(now);
+        let after = b.engine.counters();
+        assert_eq!((after.strangers - before.strangers, after.unsealed - before.unsealed), (3, 2));
+        assert_eq!(after.visits, before.visits, "no peer was looked at for them");
+        assert!(b.engine.take_arrived().is_none());
+        feed(&mut b, [data]);
+        let (mut now, mut arrived) = (now, 0);
+        while !sent.is_done() {
+            now = step(now);
+            b.turn(now);
+            a.turn(now);
+            arrived += std::iter::from_fn(|| b.engine.take_arrived()).count();
+        }
+        assert_eq!((sent.outcome(), arrived), (Some(Ok(Value::Done)), 1));
+    }
+
+    #[test]
+    fn a_flood_of_forged_handshakes_costs_few_seals_and_a_true_one_is_heard_after_it() {
+        let (to, from) = (Queue::default(), Queue::default());
+        let (mut a, mut b) = (
+            Node::new(0, 2, Wire { to: Arc::clone(&to), from: Arc::clone(&from), ..Wire::default() }),
+            Node::new(1, 2, Wire { to: from, from: to, ..Wire::default() }),
+        );
+        let mut now = Time(0);
+        a.turn(now);
+        let hello = open(&b.engine.link_mut().from).pop_back().unwrap();
+        let mut forged = hello.clone();
+        *forged.last_mut().unwrap() ^= 1;
+        let mut long = forged.clone();
+        long.resize(DATAGRAM_MIN + 1, 0);
+        feed(&mut b, [long]);
+        feed(&mut b, vec![forged.clone(); 1000]);
+        feed(&mut b, [hello]);
+        b.turn(now);
+        let counters = b.engine.counters();
+        let heard = u64::from(STRANGERS_AT_ONCE);
+        assert_eq!((counters.strangers, counters.unauthentic, counters.unheard), (1, heard, 1001 - heard));
+        // The flood ends; the caller repeats itself.
+        while !b.engine.is_connected(0) {
+            assert!(now < Time(0) + STRANGERS_PAUSE * 1000);
+            now = step(now);
+            a.turn(now);
+            b.turn(now);
+        }
+    }
 }

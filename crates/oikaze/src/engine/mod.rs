@@ -8,6 +8,7 @@
 //! The engine knows neither threads nor locks nor clocks; [`crate::node`] gives it those, the simulator gives it others.
 
 mod active;
+mod allowance;
 mod batch;
 mod deadlines;
 mod egress;
@@ -121,6 +122,8 @@ pub struct Counters {
     pub unsealed: u64,
     /// Handshakes whose seal was wrong: another job's secret, or forged.
     pub unauthentic: u64,
+    /// Handshakes dropped without a look at their seal, because too many wrong ones have come of late.
+    pub unheard: u64,
     /// The link failed to send (not counting "full, try later").
     pub send_errors: u64,
 }
@@ -147,6 +150,7 @@ pub struct Engine<L, P> {
     deaths: VecDeque<(Rank, Death)>,
     notices: Vec<String>,
     counters: Counters,
+    door: ingress::Door,
     /// When the latest turn began.
     now: Time,
     /// When the link was last asked for what has arrived.
@@ -207,6 +211,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             deaths: VecDeque::new(),
             notices: Vec::new(),
             counters: Counters::default(),
+            door: ingress::Door::new(now),
             now,
             looked: now,
             news: 0,

@@ -12,17 +12,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+pub(super) type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
 /// One end of a wire between two engines.
 #[derive(Clone, Default)]
-struct Wire {
-    to: Queue,
-    from: Queue,
-    full: bool,
+pub(super) struct Wire {
+    pub(super) to: Queue,
+    pub(super) from: Queue,
+    pub(super) full: bool,
 }
 
-fn open<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn open<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
     queue.lock().unwrap()
 }
 
@@ -69,13 +69,13 @@ impl Link for Wire {
     }
 }
 
-struct Node {
-    engine: Engine<Wire, PageSet>,
+pub(super) struct Node {
+    pub(super) engine: Engine<Wire, PageSet>,
     submissions: Arc<SegQueue<Submission>>,
 }
 
 impl Node {
-    fn new(me: Rank, nodes: u32, link: Wire) -> Self {
+    pub(super) fn new(me: Rank, nodes: u32, link: Wire) -> Self {
         let submissions = Arc::new(SegQueue::new());
         let setup = Setup {
             me,
@@ -92,20 +92,20 @@ impl Node {
         Self { engine, submissions }
     }
 
-    fn ask(&self, request: Request) -> Arc<Completion> {
+    pub(super) fn ask(&self, request: Request) -> Arc<Completion> {
         let (submission, completion) = tracked(request, None);
         self.submissions.push(submission);
         completion
     }
 
     /// Turn until there is nothing to do at once.
-    fn turn(&mut self, now: Time) {
+    pub(super) fn turn(&mut self, now: Time) {
         while self.engine.turn(now).more {}
     }
 }
 
 /// Two nodes that are connected, and the time.
-fn pair() -> (Node, Node, Time) {
+pub(super) fn pair() -> (Node, Node, Time) {
     let (one, other) = (Queue::default(), Queue::default());
     let wire = |to: &Queue, from: &Queue| Wire { to: Arc::clone(to), from: Arc::clone(from), full: false };
     let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
@@ -118,7 +118,7 @@ fn pair() -> (Node, Node, Time) {
     (a, b, now)
 }
 
-fn step(now: Time) -> Time {
+pub(super) fn step(now: Time) -> Time {
     now + Duration::from_micros(100)
 }
 

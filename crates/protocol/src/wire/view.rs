@@ -64,7 +64,8 @@ impl<'a> View<'a> {
         self.header.connection == 0
     }
 
-    /// Who says it sent this handshake datagram: the engine finds the connection by it (verify the MAC first).
+    /// Who says it sent this handshake datagram: the engine finds the connection by it. Nothing may be believed before
+    /// the MAC is verified.
     #[must_use]
     pub fn sender(&self) -> Option<crate::Rank> {
         match self.frames().next()?.ok()? {

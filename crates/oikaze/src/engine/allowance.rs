@@ -1,0 +1,60 @@
+//! How many wrong seals of strangers this node computes (WIND-10.3): a token bucket.
+
+use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
+use oikaze_protocol::time::Time;
+
+/// So many at once, and one more after each pause.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowance {
+    left: u32,
+    /// Since then the next one is on its way.
+    since: Time,
+}
+
+impl Allowance {
+    pub fn new(now: Time) -> Self {
+        Self { left: STRANGERS_AT_ONCE, since: now }
+    }
+
+    /// May one more be computed?
+    pub fn is_left(&mut self, now: Time) -> bool {
+        let pauses = u32::try_from((now - self.since).as_nanos() / STRANGERS_PAUSE.as_nanos()).unwrap_or(u32::MAX);
+        if pauses > 0 {
+            self.left = self.left.saturating_add(pauses).min(STRANGERS_AT_ONCE);
+            // Full: the pause begins when one is used. Otherwise what is left of this pause counts for the next.
+            let full = self.left == STRANGERS_AT_ONCE;
+            self.since = if full { now } else { self.since + STRANGERS_PAUSE * pauses };
+        }
+        self.left > 0
+    }
+
+    /// One was computed and was wrong.
+    pub fn used(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn many_at_once_and_then_one_a_pause_whoever_asks_how_often() {
+        let mut allowance = Allowance::new(Time(0));
+        let mut used = 0;
+        let mut now = Time(0);
+        // A flood: a hundred times as many as are allowed, for as long as a hundred pauses.
+        while now < Time(0) + STRANGERS_PAUSE * 100 {
+            if allowance.is_left(now) {
+                allowance.used();
+                used += 1;
+            }
+            now += STRANGERS_PAUSE / 100;
+        }
+        assert!((99..=100).contains(&(used - STRANGERS_AT_ONCE)), "{used}");
+        let later = now + Duration::from_secs(3600);
+        let burst = (0..1000).filter(|_| allowance.is_left(later).then(|| allowance.used()).is_some()).count();
+        assert_eq!(burst, STRANGERS_AT_ONCE as usize);
+    }
+}

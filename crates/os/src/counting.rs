@@ -1,0 +1,77 @@
+//! An allocator that counts, so that tests can say what a thing keeps and that a path allocates nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The system's allocator, counted. A test program makes it its own:
+///
+/// ```
+/// use oikaze_os::counting::Counting;
+///
+/// #[global_allocator]
+/// static HEAP: Counting = Counting::new();
+///
+/// let before = HEAP.live();
+/// let kept = vec![0_u8; 1 << 20];
+/// assert!(HEAP.live() - before >= 1 << 20);
+/// drop(kept);
+/// ```
+#[derive(Debug)]
+pub struct Counting {
+    live: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Counting {
+    /// Nothing allocated yet.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "a static needs a constant")]
+    pub const fn new() -> Self {
+        Self { live: AtomicU64::new(0), calls: AtomicU64::new(0) }
+    }
+
+    /// Bytes asked for and not yet given back, by all threads.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// How often memory was asked for, growing included, by all threads.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn took(&self, bytes: usize) {
+        self.live.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: all is left to the system's allocator, with the arguments as they came; what is counted beside it has no influence.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.took(layout.size());
+        // SAFETY: the caller keeps `GlobalAlloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.took(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        self.live.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, new: usize) -> *mut u8 {
+        self.live.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        self.took(new);
+        // SAFETY: as above.
+        unsafe { System.realloc(at, layout, new) }
+    }
+}
