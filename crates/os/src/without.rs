@@ -16,6 +16,8 @@ pub struct Without {
     pub gso: bool,
     /// Several datagrams received as one buffer (`UDP_GRO`).
     pub gro: bool,
+    /// Sockets of their own for the peers that are talked to most.
+    pub connect: bool,
     /// IPv6.
     pub ipv6: bool,
     /// Placing pages by installing them; they are copied instead.
@@ -37,12 +39,13 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 8] = [
+const SWITCHES: [(&str, Switch); 9] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
     ("gso", |w| &mut w.gso),
     ("gro", |w| &mut w.gro),
+    ("connect", |w| &mut w.connect),
     ("ipv6", |w| &mut w.ipv6),
     ("install", |w| &mut w.install),
     ("move", |w| &mut w.page_move),

@@ -4,6 +4,7 @@
 //! and cuts what the kernel has put together (GRO).
 
 mod bind;
+mod connected;
 mod name;
 mod receive;
 mod send;
@@ -15,11 +16,14 @@ pub use bind::{Bind, BindError, Ports, PortsSyntax};
 
 use super::addresses::{path_mtu, payload_of};
 use super::{Arrival, Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, local_addresses};
+use crate::without::Without;
+use connected::ConnectedSet;
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
 use receive::{BUFFERS, Pool};
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use send::Sent;
 use socket::Socket;
 use std::collections::VecDeque;
@@ -29,6 +33,8 @@ use std::time::{Duration, Instant};
 
 /// Datagrams after which a burst ends.
 const BURST: usize = 64;
+/// A socket that always has something lets the others have a look so often.
+const LOOK_ASIDE: usize = 8;
 /// A full send buffer is tried again after this: about what a gigabit interface takes to send a tenth of a small one.
 const FULL_TIME: Duration = Duration::from_micros(200);
 /// Paths whose datagrams were too big that are remembered until somebody asks.
@@ -38,11 +44,19 @@ const TOO_BIG_MAX: usize = 256;
 #[derive(Debug)]
 pub struct UdpLink {
     sockets: Vec<Socket>,
-    /// Watches all sockets, if there are several.
+    /// Of single peers.
+    connected: ConnectedSet,
+    /// Watches all sockets, if there are several or may be.
     watch: Option<OwnedFd>,
     pool: Pool,
-    /// The socket to be looked at first in the next burst.
-    turn: usize,
+    /// The socket that had something last is looked at each time, the others in turn.
+    hot: usize,
+    /// Looks so far, and those at others than the hot one.
+    looks: usize,
+    aside: usize,
+    /// What later sockets are to be like.
+    buffer: usize,
+    without: Without,
     too_big: VecDeque<TooBig>,
     notices: VecDeque<String>,
     /// When the last send found no room, if it did.
@@ -57,7 +71,7 @@ impl UdpLink {
     /// [`BindError`]: the port is in use, the address is not ours, and what to do about it.
     pub fn bind(ask: &Bind) -> Result<UdpLink, BindError> {
         let (sockets, mut notices) = bind::open(ask)?;
-        let watch = if sockets.len() > 1 { Some(watch(&sockets)?) } else { None };
+        let watch = if sockets.len() > 1 || !ask.without.connect { Some(watch(&sockets)?) } else { None };
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,
@@ -78,9 +92,14 @@ impl UdpLink {
         let notices = notices.into();
         Ok(UdpLink {
             sockets,
+            connected: ConnectedSet::default(),
             watch,
             pool: Pool::new(),
-            turn: 0,
+            hot: 0,
+            looks: 0,
+            aside: 0,
+            buffer: ask.buffer,
+            without: ask.without,
             too_big: VecDeque::new(),
             notices,
             full_since: None,
@@ -100,6 +119,10 @@ impl UdpLink {
         self.sockets.iter().map(|socket| socket.local).collect()
     }
 
+    fn all_sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.connected.sockets.iter().map(|connected| &connected.socket).chain(&self.sockets)
+    }
+
     /// Which socket reaches this peer: one of its family, on loopback if the peer is.
     fn socket_for(&self, to: SocketAddr) -> Option<usize> {
         let fits = |socket: &Socket| socket.both || socket.local.is_ipv4() == to.is_ipv4();
@@ -112,7 +135,15 @@ impl UdpLink {
     /// Send the beginning of `batch`: how many are done with, or that there is no room.
     fn send_run(&mut self, batch: &[Outgoing<'_>]) -> io::Result<ControlFlow<(), usize>> {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
-        let Some(socket) = self.socket_for(first.to).and_then(|index| self.sockets.get_mut(index)) else {
+        let own = self.connected.find(first.to);
+        if self.connected.note(first.to, own) && !self.without.connect {
+            self.connect(first.to);
+        }
+        let socket = match own.and_then(|own| self.connected.sockets.get_mut(own)) {
+            Some(connected) => Some(&mut connected.socket),
+            None => self.socket_for(first.to).and_then(|index| self.sockets.get_mut(index)),
+        };
+        let Some(socket) = socket else {
             self.statistics.unreachable += 1;
             return Ok(ControlFlow::Continue(1));
         };
@@ -133,7 +164,45 @@ impl UdpLink {
                 ));
             }
         }
+        if let (Sent::Unreachable | Sent::Unfit, Some(own)) = (&sent, own) {
+            self.connected.give_up(own);
+        }
         self.settle(run, sent)
+    }
+
+    /// Give a peer a socket of its own, if that works.
+    fn connect(&mut self, to: SocketAddr) {
+        let Some(own) = self.socket_for(to).and_then(|index| self.sockets.get(index)) else { return };
+        let Some(watch) = &self.watch else { return };
+        let connected = self.connected.connect(to, own, self.buffer, &self.without);
+        if connected.is_some_and(|socket| watch_one(watch, &socket.fd).is_err()) {
+            self.connected.give_up(self.connected.sockets.len() - 1);
+        }
+    }
+
+    /// Look at one socket; how many datagrams it had. The connected ones come first, then the link's own.
+    ///
+    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
+    /// is there; one that had something, for several.
+    fn look(&mut self, index: usize, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        let (connected, own) = (&mut self.connected.sockets, &mut self.sockets);
+        let socket = match index.checked_sub(connected.len()) {
+            None => connected.get_mut(index).map(|connected| &mut connected.socket),
+            Some(index) => own.get_mut(index),
+        };
+        let Some(socket) = socket else { return Ok(0) };
+        let mut taken = 0;
+        while taken < BURST {
+            let buffers = if socket.busy { BUFFERS } else { 1 };
+            let burst = self.pool.receive(socket.fd.as_fd(), buffers, &mut self.statistics, take)?;
+            taken += burst.datagrams;
+            let was_busy = socket.busy;
+            socket.busy = burst.buffers > usize::from(was_busy);
+            if !(was_busy && burst.full) {
+                break;
+            }
+        }
+        Ok(taken)
     }
 
     fn settle(&mut self, run: &[Outgoing<'_>], sent: Sent) -> io::Result<ControlFlow<(), usize>> {
@@ -174,10 +243,12 @@ impl UdpLink {
 fn watch(sockets: &[Socket]) -> Result<OwnedFd, BindError> {
     let fail = |why| BindError::System { what: "watch several sockets (epoll)", why };
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fail)?;
-    for (index, socket) in sockets.iter().enumerate() {
-        epoll::add(&watch, &socket.fd, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN).map_err(fail)?;
-    }
+    sockets.iter().try_for_each(|socket| watch_one(&watch, &socket.fd)).map_err(fail)?;
     Ok(watch)
+}
+
+fn watch_one(watch: &OwnedFd, socket: &OwnedFd) -> Result<(), Errno> {
+    epoll::add(watch, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
 }
 
 impl Link for UdpLink {
@@ -193,27 +264,23 @@ impl Link for UdpLink {
         Ok(done)
     }
 
-    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
-    /// is there; one that had something, for several.
+    /// The socket that had something last is looked at each time; when it has nothing, and now and then when it has, one other, in turn.
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         // Whoever receives sends next, if there is still something to send.
         self.full_since = None;
-        let count = self.sockets.len();
-        let mut taken = 0;
-        for step in 0..count {
-            let Some(socket) = self.sockets.get_mut((self.turn + step) % count) else { break };
-            while taken < BURST {
-                let buffers = if socket.busy { BUFFERS } else { 1 };
-                let burst = self.pool.receive(socket.fd.as_fd(), buffers, &mut self.statistics, take)?;
-                taken += burst.datagrams;
-                let was_busy = socket.busy;
-                socket.busy = burst.buffers > usize::from(was_busy);
-                if !(was_busy && burst.full) {
-                    break;
-                }
+        self.looks = self.looks.wrapping_add(1);
+        let mut taken = self.look(self.hot, take)?;
+        let count = self.connected.sockets.len() + self.sockets.len();
+        if count > 1 && (taken == 0 || self.looks.is_multiple_of(LOOK_ASIDE)) {
+            // Any but the hot one.
+            let other = (self.hot + 1 + self.aside % (count - 1)) % count;
+            self.aside = self.aside.wrapping_add(1);
+            let aside = self.look(other, take)?;
+            if aside > 0 && taken == 0 {
+                self.hot = other;
             }
+            taken += aside;
         }
-        self.turn = self.turn.wrapping_add(1);
         Ok(taken)
     }
 
@@ -255,6 +322,6 @@ impl Link for UdpLink {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics { overflowed: self.sockets.iter().map(Socket::overflowed).sum(), ..self.statistics }
+        Statistics { overflowed: self.all_sockets().map(Socket::overflowed).sum(), ..self.statistics }
     }
 }

@@ -67,11 +67,13 @@ pub(super) fn send(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
         pieces.push(datagram.payload.as_ptr(), datagram.payload.len());
         pieces.push(datagram.tag.as_ptr(), datagram.tag.len());
     }
-    let name = Name::of(first.to, socket.both);
     // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C libraries).
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
-    message.msg_name = name.as_ptr().cast_mut().cast();
-    message.msg_namelen = name.len();
+    let name = Name::of(first.to, socket.both);
+    if socket.peer.is_none() {
+        message.msg_name = name.as_ptr().cast_mut().cast();
+        message.msg_namelen = name.len();
+    }
     message.msg_iov = pieces.slots.as_mut_ptr().cast();
     message.msg_iovlen = pieces.count as _;
     let mut control = Control::new();

@@ -7,14 +7,16 @@ use core::mem::size_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
-use std::net::SocketAddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A bound, non-blocking UDP socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) fd: OwnedFd,
     pub(super) local: SocketAddr,
+    /// Whom it is connected to, if it is: it sends nowhere else.
+    pub(super) peer: Option<SocketAddr>,
     /// Bound to the IPv6 wildcard and open to IPv4, too: one socket to poll, and one system call a look.
     pub(super) both: bool,
     /// One call may send several datagrams.
@@ -46,15 +48,49 @@ impl Socket {
         let local = getsockname(&fd)
             .and_then(SocketAddr::try_from)
             .map_err(|why| BindError::System { what: "ask for a socket's own address", why })?;
+        Ok(Socket::with_options(fd, local, None, both, buffer, without))
+    }
+
+    /// Bind to the port of `own`, which must [allow it](Socket::share), and connect to `to`.
+    pub(super) fn connect(own: &Socket, to: SocketAddr, buffer: usize, without: &Without) -> Result<Socket, Errno> {
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        let everywhere: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let ip = if own.local.ip().is_unspecified() { everywhere } else { own.local.ip() };
+        if to.is_ipv6() {
+            sockopt::set_ipv6_v6only(&fd, true)?;
+        }
+        forbid_fragments(fd.as_fd(), to.is_ipv4(), to.is_ipv6());
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        bind(&fd, &SocketAddr::new(ip, own.local.port()))?;
+        sockopt::set_socket_reuseaddr(&fd, false)?;
+        connect(&fd, &to)?;
+        let local = SocketAddr::try_from(getsockname(&fd)?)?;
+        Ok(Socket::with_options(fd, local, Some(to), false, buffer, without))
+    }
+
+    /// Allow other sockets of this process on the same port, while one is being bound.
+    pub(super) fn share(&self, yes: bool) -> Result<(), Errno> {
+        sockopt::set_socket_reuseaddr(&self.fd, yes)
+    }
+
+    fn with_options(
+        fd: OwnedFd,
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+        both: bool,
+        buffer: usize,
+        without: &Without,
+    ) -> Socket {
         let (send_buffer, receive_buffer) = enlarge_buffers(fd.as_fd(), buffer);
         // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
-        Ok(Socket { fd, local, both, gso, gro, send_buffer, receive_buffer, busy: false })
+        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy: false }
     }
 
     /// Does a datagram to this address of ours come to this socket?
-    pub(super) fn serves(&self, ip: std::net::IpAddr) -> bool {
+    pub(super) fn serves(&self, ip: IpAddr) -> bool {
         let own = self.local.ip();
         own == ip || (own.is_unspecified() && (self.both || own.is_ipv4() == ip.is_ipv4()))
     }

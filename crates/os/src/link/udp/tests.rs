@@ -173,3 +173,40 @@ fn narrow_namespace(mtu: libc::c_int) -> bool {
     }
     true
 }
+
+/// Datagrams to and fro, often enough for a socket of the peer's own; everything arrives from the one port, before and after.
+#[test]
+fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
+    for address in [HERE, IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)] {
+        let everywhere = |without: &str| UdpLink::bind(&Bind { without: Without::parse(without).unwrap(), ..Bind::default() });
+        let (mut one, mut other) = (everywhere("").unwrap(), everywhere("connect").unwrap());
+        let (one_at, other_at) = (SocketAddr::new(address, one.port()), SocketAddr::new(address, other.port()));
+        if address.is_ipv6() && !local_addresses().unwrap().iter().any(|local| local.address.ip() == address) {
+            continue;
+        }
+        for number in 0..200_u32 {
+            let bytes = number.to_le_bytes();
+            let to = |to| Outgoing { to, head: &bytes, payload: Gather::EMPTY, tag: &[] };
+            assert_eq!(one.send(&[to(other_at)]).unwrap(), 1);
+            assert_eq!(take(&mut other, 1), [(one_at, bytes.to_vec())]);
+            assert_eq!(other.send(&[to(one_at)]).unwrap(), 1);
+            assert_eq!(take(&mut one, 1), [(other_at, bytes.to_vec())]);
+        }
+        assert_eq!(one.connected.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_at]);
+        assert!(other.connected.sockets.is_empty(), "switched off");
+        // A third is heard beside it, by the link's own socket.
+        let mut third = everywhere("").unwrap();
+        let hello = Outgoing { to: one_at, head: b"hello", payload: Gather::EMPTY, tag: &[] };
+        assert_eq!(third.send(&[hello]).unwrap(), 1);
+        assert_eq!(take(&mut one, 1), [(SocketAddr::new(address, third.port()), b"hello".to_vec())]);
+        // The port is not free for others, and the peer's going disturbs nobody.
+        let ports = Ports::range(one.port(), one.port()).unwrap();
+        assert!(matches!(UdpLink::bind(&Bind { ports, ..Bind::default() }), Err(BindError::InUse { .. })));
+        drop(other);
+        for _ in 0..3 {
+            let bytes = Outgoing { to: other_at, head: b"anyone?", payload: Gather::EMPTY, tag: &[] };
+            assert_eq!(one.send(&[bytes]).unwrap(), 1);
+            one.receive(&mut |_| panic!("nobody is there")).unwrap();
+        }
+    }
+}
