@@ -1,6 +1,6 @@
 //! What a run is: drawn from its seed before it begins.
 
-use crate::net::Weather;
+use crate::net::{Narrow, Weather};
 use crate::program::{Layout, Mail, SharedPlan, Size, Work};
 use crate::random::Random;
 use oikaze_protocol::Rank;
@@ -151,8 +151,16 @@ impl Plan {
         let random = &mut Random::stream(seed, 0x706c_616e);
         let nodes = if random.chance(0.1) { random.between(6, 8) } else { random.between(2, 5) } as u32;
         let killing = scenario == Scenario::Kill;
-        let weather = if killing { Weather::mild(random) } else { Weather::any(random, nodes) };
-        let settings = settings(random, killing);
+        let mut weather = if killing { Weather::mild(random) } else { Weather::any(random, nodes) };
+        let mut settings = settings(random, killing);
+        if !killing {
+            // Of a stream of its own.
+            let random = &mut Random::stream(seed, 0x006e_6172_726f_77);
+            weather.narrow = Narrow::any(random, nodes);
+            if !weather.narrow.is_empty() && random.chance(0.7) {
+                settings.datagram_max = 8952;
+            }
+        }
         // The worse the weather and the more the nodes, the less there is to do.
         let ease = (1.0 - weather.badness()).powi(2) * (3.0 / f64::from(nodes)).min(1.0);
         let mut plan = Plan {

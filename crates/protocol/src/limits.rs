@@ -66,6 +66,8 @@ pub const MTU_STEP: usize = 64;
 pub const MTU_RAISE_MIN: Duration = Duration::from_secs(5);
 /// At last it begins after this (RFC 8899, section 5.1.1: `PMTU_RAISE_TIMER`).
 pub const MTU_RAISE_MAX: Duration = Duration::from_secs(600);
+/// Words of the system about datagrams that were too large for their path, heeded in one turn.
+pub const REFUSED_SIZES_A_TURN: usize = 16;
 /// Ranges of received datagram numbers that are remembered; older numbers count as received.
 pub const RECEIVED_RANGES_MAX: usize = 256;
 /// Ranges of one message's bytes; only the lowest missing bytes get in beyond it.

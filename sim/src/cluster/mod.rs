@@ -236,6 +236,13 @@ impl Cluster {
         let Some(to) = rank_of(to, self.plan.nodes) else {
             return self.trace.event(self.now, from, format_args!("sends {len} bytes to {to}, where nobody is"));
         };
+        if let Err(told) = self.network.narrow(from, to, len, self.now) {
+            self.trace.event(self.now, from, format_args!("sends {len} bytes to node {to}, for which the path is too narrow"));
+            if let (Some(told), Some(node)) = (told, &self.nodes[from as usize]) {
+                open(&node.mailbox).too_big.push_back(told);
+            }
+            return;
+        }
         let deliveries = self.network.send(from, to, bytes, self.now);
         self.trace.event(self.now, from, format_args!("sends {len} bytes to node {to}, {} copies", deliveries.len()));
         let from = address_of(from);

@@ -1,7 +1,7 @@
 //! The link of a simulated node: a mailbox that the network fills and empties between turns.
 
 use crate::random::Random;
-use oikaze_os::link::{Arrival, Link, LocalAddress, Outgoing, Statistics};
+use oikaze_os::link::{Arrival, Link, LocalAddress, Outgoing, Statistics, TooBig};
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +21,8 @@ pub struct Mailbox {
     pub inbox: VecDeque<(SocketAddr, Vec<u8>)>,
     /// Sent, not yet on its way.
     pub outbox: Vec<(SocketAddr, Vec<u8>)>,
+    /// Refused for its size on the way, and not yet told.
+    pub too_big: VecDeque<TooBig>,
     charged: usize,
 }
 
@@ -124,6 +126,10 @@ impl Link for SimLink {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn poll_too_big(&mut self) -> Option<TooBig> {
+        open(&self.mailbox).too_big.pop_front()
     }
 
     fn statistics(&self) -> Statistics {

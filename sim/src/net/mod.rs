@@ -1,13 +1,15 @@
 //! The network: what becomes of each datagram between two nodes, by the seed.
 
 mod link;
+mod narrow;
 mod weather;
 
 pub use link::{Mailbox, SharedMailbox, SimLink, open};
+pub use narrow::Narrow;
 pub use weather::{Partition, Weather};
 
 use crate::random::Random;
-use oikaze_os::link::{Fate, FaultPlan, FaultSettings};
+use oikaze_os::link::{Fate, FaultPlan, FaultSettings, TooBig};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -111,6 +113,22 @@ impl Network {
     /// From now on nobody reaches this node, and it reaches nobody.
     pub fn cut_off(&mut self, rank: Rank, from: Time, until: Time) {
         self.weather.partitions.push(Partition { from, until, side: 1 << rank, one_way: false });
+    }
+
+    /// What the sender's system will say of a datagram that is larger than its path carries, if it is; else the datagram may go.
+    ///
+    /// # Errors
+    /// It is lost, and `Some` is told.
+    pub fn narrow(&mut self, from: Rank, to: Rank, bytes: usize, now: Time) -> Result<(), Option<TooBig>> {
+        let narrow = self.weather.narrow.iter().filter(|narrow| narrow.where_and_when.cuts(from, to, now));
+        match narrow.min_by_key(|narrow| narrow.fits).filter(|narrow| narrow.fits < bytes) {
+            None => Ok(()),
+            Some(narrow) => {
+                self.counts.sent += 1;
+                self.counts.lost += 1;
+                Err(narrow.told.then_some(TooBig { to: address_of(to), tried: bytes, fits: narrow.fits }))
+            }
+        }
     }
 
     /// A datagram leaves; the copies of it that will arrive. Faults end when the weather does.

@@ -1,5 +1,6 @@
 //! Which faults a run has, and how bad they are.
 
+use super::Narrow;
 use crate::random::Random;
 use oikaze_os::link::FaultSettings;
 use oikaze_protocol::Rank;
@@ -51,6 +52,8 @@ pub struct Weather {
     pub nanos_per_byte: u64,
     /// Nodes that cannot reach one another for a while.
     pub partitions: Vec<Partition>,
+    /// Paths that do not carry large datagrams for a while.
+    pub narrow: Vec<Narrow>,
 }
 
 impl Weather {
@@ -105,6 +108,7 @@ impl Weather {
             jitter: Duration::from_nanos(jitter),
             nanos_per_byte: *random.pick(&[0, 0, 1, 8]),
             partitions: Vec::new(),
+            narrow: Vec::new(),
         }
     }
 
@@ -129,6 +133,7 @@ impl fmt::Display for Weather {
         write!(f, "loss {loss} duplicate {duplicate} reorder {reorder} corrupt {corrupt}, ")?;
         write!(f, "echo {} garbage {}, ", self.echo, self.garbage)?;
         write!(f, "bursts {} of {}, latency {:?} + {:?}, ", self.burst, self.burst_max, self.latency, self.jitter)?;
-        write!(f, "{} ns a byte, {} partitions", self.nanos_per_byte, self.partitions.len())
+        write!(f, "{} ns a byte, {} partitions, ", self.nanos_per_byte, self.partitions.len())?;
+        write!(f, "narrow {:?}", self.narrow)
     }
 }

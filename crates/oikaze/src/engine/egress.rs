@@ -6,11 +6,11 @@
 //! is posted meanwhile waits for the next turn.
 
 use super::Engine;
-use oikaze_os::link::Link;
+use oikaze_os::link::{Link, TooBig};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{BULK_RUNS_A_TURN, DATAGRAM_MAX, SMALL_A_TURN, SMALL_SHARE};
+use oikaze_protocol::limits::{BULK_RUNS_A_TURN, DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Urgency;
 
@@ -104,6 +104,24 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as on a bad wire.
         let payload = transmit.payload.map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
         Some(payload.map_or(0, |payload| egress.push(to, &transmit, payload, (handshake_seal, checksum))))
+    }
+
+    /// What the link was refused for its size concerns the connections that use that path (WIND-8.8). Is there anything to be sent
+    /// in another cut?
+    pub(super) fn heed_refused_sizes(&mut self, now: Time) -> bool {
+        let mut any = false;
+        // Rare: a network was changed under the job. Each look costs as much as there are peers, so a turn takes few.
+        for _ in 0..REFUSED_SIZES_A_TURN {
+            let Some(TooBig { to, fits, .. }) = self.link.poll_too_big() else { break };
+            any = true;
+            for rank in 0..self.nodes {
+                let Some(path) = self.peers.get(rank).and_then(|peer| peer.path_of(to)) else { continue };
+                if let Some(peer) = self.peers.touch(rank) {
+                    peer.connection.too_big(now, path, fits);
+                }
+            }
+        }
+        any
     }
 
     /// Hand what is written to the link; how many went.

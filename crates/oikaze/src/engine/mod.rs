@@ -248,13 +248,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let owed = self.post_replies();
         let deferred = self.rma.answers();
         let (sent, cut) = self.send_due(now);
+        let smaller = self.heed_refused_sizes(now);
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
         self.settle_events();
         self.peers.settle(now);
         let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
         // A link without room says itself when to try again, if it can.
         let stopped = self.egress.is_stopped() && self.link.next_wakeup().is_none();
-        self.more = owed || unposted || cut || stopped || !self.submissions.is_empty();
+        self.more = owed || unposted || cut || smaller || stopped || !self.submissions.is_empty();
         let settled = std::mem::take(&mut self.news) + self.operations.take_settled();
         Work { received, sent, settled, more: self.more }
     }
