@@ -40,7 +40,7 @@ impl Gate {
 
     /// When one may, if that is later than when we last looked.
     pub fn opens(&self) -> Option<Time> {
-        Some(self.pacer.release()).filter(|at| *at > self.now)
+        self.pacer.release().filter(|at| *at > self.now)
     }
 
     /// A datagram goes.
@@ -69,7 +69,7 @@ impl Gate {
         let new = new.min(sample.datagrams);
         controller.acknowledged(&Sample { marked: new, ..sample });
         if let Some(round_trip) = round_trip {
-            self.pacer.set_pace(controller.window(), controller.haste(), round_trip);
+            self.pacer.set_pace(sample.now, controller.window(), controller.haste(), round_trip);
         }
         u64::from(new)
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn it_says_when_it_opens_only_while_it_is_closed() {
         let mut gate = Gate::new(1 << 20, 2);
-        let mut controller = Algorithm::Delay.controller(1472, 1 << 20);
+        let mut controller = Algorithm::Delay.controller(8952, 1 << 20);
         let (at, round_trip) = (Time(1_000_000), Duration::from_millis(100));
         let sample =
             Sample { now: at, bytes: 1, sent: Time(1), delay: Some(round_trip), datagrams: 1, marked: 0, limited: false };

@@ -1,42 +1,74 @@
-//! Not faster than (WIND-9.8): the virtual scheduling algorithm (ITU-T I.371, appendix; a leaky bucket without a timer).
+//! Not faster than (WIND-9.8): a leaky bucket without a timer. What went leaks out at the pace; while no more than a burst is left in it,
+//! more may go.
 
 use crate::limits::{PACING_BURST, PACING_SPAN};
 use crate::time::Time;
 use core::time::Duration;
 
-/// When the next fragment may go, as a pure function of what went. No divisions where datagrams go.
+/// Nanoseconds in which `rate` bytes leak, as a power of two: the way of a datagram has no division.
+const UNIT: u32 = 30;
+/// After this many nanoseconds the bucket is empty, whatever was in it. No product of it and a rate overflows.
+const EMPTIES: u64 = 1 << 29;
+/// Faster than this (34 GB/s) is no pace.
+const RATE_MAX: u64 = 1 << 34;
+
+/// When the next fragment may go, as a pure function of what went.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
-    /// When all that went would have gone at the pace. May lie ahead of the present by the time of one burst.
-    through: Time,
-    /// How far ahead.
-    tolerance: Duration,
-    /// Nanoseconds for [`PACING_BURST`] bytes; 0: no pace.
-    pace: u64,
+    /// Bytes in the bucket at this moment.
+    debt: u64,
+    at: Time,
+    /// Bytes in 2³⁰ ns; 0: no pace.
+    rate: u64,
+    /// Bytes that may be in the bucket.
+    burst: u64,
 }
 
 impl Pacer {
-    /// So many percent of `window` bytes a round trip, from now on.
-    pub fn set_pace(&mut self, window: u64, percent: u64, round_trip: Duration) {
-        let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX).saturating_mul(100);
-        self.pace = nanos.saturating_mul(PACING_BURST) / window.saturating_mul(percent).max(1);
-        self.tolerance = PACING_SPAN.max(Duration::from_nanos(self.pace));
+    /// So many percent of `window` bytes a round trip, from now on. No pace if the window is no more than a burst: then
+    /// acknowledgements set it.
+    pub fn set_pace(&mut self, now: Time, window: u64, percent: u64, round_trip: Duration) {
+        let nanos = nanos(round_trip).max(1);
+        // 2²⁶ × 2⁸ / 100 × 2³⁰ fits; a larger window's pace is that of 64 MiB.
+        let part = window.min(1 << 26) * percent.min(1 << 8) / 100;
+        let rate = (part << UNIT) / nanos;
+        self.burst = PACING_BURST.max((rate * nanos_of_span()) >> UNIT);
+        let rate = if rate > RATE_MAX || window <= self.burst { 0 } else { rate };
+        (self.debt, self.at, self.rate) = (self.left(now), now, rate);
     }
 
     /// `bytes` go now.
     pub fn sent(&mut self, now: Time, bytes: usize) {
-        self.through = self.through.max(now) + Duration::from_nanos(self.pace.saturating_mul(bytes as u64) / PACING_BURST);
+        if self.rate > 0 {
+            (self.debt, self.at) = (self.left(now) + bytes as u64, now);
+        }
     }
 
-    /// When the next may go: past, if it may go now.
-    pub fn release(&self) -> Time {
-        Time(self.through.0.saturating_sub(u64::try_from(self.tolerance.as_nanos()).unwrap_or(u64::MAX)))
-    }
-
-    /// May it go now?
+    /// May a fragment go now?
     pub fn may_send(&self, now: Time) -> bool {
-        self.release() <= now
+        self.rate == 0 || self.left(now) <= self.burst
     }
+
+    /// When the next may go, unless it might when we last looked.
+    pub fn release(&self) -> Option<Time> {
+        let above = self.debt.checked_sub(self.burst).filter(|above| self.rate > 0 && *above > 0)?;
+        Some(self.at + Duration::from_nanos((above << UNIT).div_ceil(self.rate)))
+    }
+
+    fn left(&self, now: Time) -> u64 {
+        match nanos(now - self.at) {
+            elapsed if elapsed < EMPTIES && self.rate > 0 => self.debt.saturating_sub((elapsed * self.rate) >> UNIT),
+            _ => 0,
+        }
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+const fn nanos_of_span() -> u64 {
+    PACING_SPAN.as_nanos() as u64
 }
 
 #[cfg(test)]
@@ -48,14 +80,14 @@ mod tests {
     /// So many bytes a second.
     fn at_rate(rate: u64) -> Pacer {
         let mut pacer = Pacer::default();
-        pacer.set_pace(rate / 100, 100, Duration::from_millis(10));
+        pacer.set_pace(Time(0), rate / 25, 100, Duration::from_millis(40));
         pacer
     }
 
     proptest! {
         /// In no span goes more than the pace allows, a burst and two datagrams.
         #[test]
-        fn the_pace_is_kept(rate in 1_000_000u64..2_000_000_000, pauses in proptest::collection::vec(0u64..3_000_000, 1..50)) {
+        fn the_pace_is_kept(rate in 2_000_000u64..1_500_000_000, pauses in proptest::collection::vec(0u64..3_000_000, 1..50)) {
             let mut pacer = at_rate(rate);
             let mut now = Time(5);
             let mut sent: Vec<Time> = Vec::new();
@@ -65,7 +97,7 @@ mod tests {
                     pacer.sent(now, 1472);
                     sent.push(now);
                 }
-                prop_assert!(sent.len() == 20_000 || pacer.release() > now);
+                prop_assert!(sent.len() == 20_000 || pacer.release().is_some_and(|at| at > now && pacer.may_send(at)));
             }
             // The excess over the rate, as a leaky bucket of no depth sees it.
             let (mut excess, mut last, mut most) = (0f64, Time(0), 0f64);
@@ -82,11 +114,24 @@ mod tests {
     fn who_waits_for_the_release_gets_the_whole_rate() {
         let (mut pacer, mut now, mut bytes) = (at_rate(50_000_000), Time(0), 0u64);
         while now < Time(1_000_000_000) {
-            now = now.max(pacer.release());
+            now = pacer.release().unwrap_or(now);
             pacer.sent(now, 1000);
             bytes += 1000;
         }
         assert!((50_000_000..50_200_000).contains(&bytes), "{bytes}");
+    }
+
+    /// A pace that becomes quicker (the queue that was has gone) does not make wait for what was sent at the slower one.
+    #[test]
+    fn a_debt_is_bytes_and_not_time() {
+        let mut pacer = at_rate(4_000_000);
+        while pacer.may_send(Time(0)) {
+            pacer.sent(Time(0), 1000);
+        }
+        assert!(pacer.release().is_some());
+        let soon = Time(100_000);
+        pacer.set_pace(soon, 10 << 20, 100, Duration::from_millis(10));
+        assert!(pacer.may_send(soon));
     }
 
     #[test]
