@@ -42,6 +42,7 @@ Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
   OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: who moves the data [default: inline: whoever waits]
   OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
+  OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_CONGESTION=KIND  delay or cubic: what decides how much may be in flight [default: delay]
   OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, ipv6, to try what replaces them

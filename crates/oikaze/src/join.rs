@@ -7,7 +7,7 @@ use crate::node::{Node, RealEngine, Waiting};
 use crate::observe::Publisher;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
-use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, UdpLink, path_mtu};
+use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu};
 use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::without::Without;
 use oikaze_protocol::limits::FAILURE_TIME;
@@ -46,6 +46,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let tracker: Arc<dyn Tracker> = choice.tracker;
 
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
+    let link = tap(link, bootstrap.rank())?;
     let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6)?;
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
@@ -78,6 +79,15 @@ fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Lin
             (Box::new(Fault::new(udp, FaultSettings { seed, ..settings })), port)
         }
     })
+}
+
+/// Write down what goes through the link, if the user wants it. What cannot be written is said and keeps nobody from joining.
+fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
+    let settings = TapSettings::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
+    let Some(settings) = settings else { return Ok(link) };
+    let (tap, failed) = settings.attach(link, rank);
+    failed.iter().for_each(|why| eprintln!("oikaze: node {rank}: {why}"));
+    Ok(Box::new(tap))
 }
 
 fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -> Result<Setup> {

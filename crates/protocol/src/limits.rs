@@ -146,6 +146,10 @@ pub const MESSAGE_BODY_MAX: u64 = 1 << 30;
 pub const SHOWN_EVERY: Duration = Duration::from_millis(100);
 /// Peers looked at each time; those of larger jobs take turns.
 pub const SHOWN_PEERS: u32 = 256;
+/// Bytes of a record of datagrams (`OIKAZE_PCAP`), unless set.
+pub const CAPTURE_MAX: u64 = 256 << 20;
+/// Bytes that such a record may be limited to at least.
+pub const CAPTURE_MIN: u64 = 4096;
 
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at most 40 bytes");
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX <= 1450 - 28);

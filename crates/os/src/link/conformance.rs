@@ -2,7 +2,7 @@
 //!
 //! Datagrams may be lost where a link says so, but not here: over loopback and with few bytes on the way nothing is dropped.
 
-use super::{Bind, Fault, FaultSettings, Link, Outgoing, UdpLink};
+use super::{Bind, Fault, FaultSettings, Link, Outgoing, Pcapng, Tap, Trace, UdpLink};
 use crate::memory::{Gather, Region, RegionTable};
 use crate::without::Without;
 use oikaze_protocol::wind::Segment;
@@ -281,6 +281,13 @@ fn udp(ip: IpAddr, without: &str) -> UdpLink {
     UdpLink::bind(&Bind { addresses: vec![ip], without, ..Bind::default() }).unwrap()
 }
 
+fn tapped(ip: IpAddr) -> Tap<UdpLink> {
+    let mut tap = Tap::new(udp(ip, ""));
+    tap.record("capture".into(), Box::new(Pcapng::new("test")), Box::new(std::io::sink()), u64::MAX).unwrap();
+    tap.record("trace".into(), Box::<Trace>::default(), Box::new(std::io::sink()), u64::MAX).unwrap();
+    tap
+}
+
 fn everywhere() -> UdpLink {
     UdpLink::bind(&Bind::default()).unwrap()
 }
@@ -290,6 +297,7 @@ conformance! {
     udp_without_gso: |ip| Box::new(udp(ip, "gso")) as Box<dyn Link>;
     udp_without_gro: |ip| Box::new(udp(ip, "gro")) as Box<dyn Link>;
     udp_without_both: |ip| Box::new(udp(ip, "gso,gro")) as Box<dyn Link>;
+    tap: |ip| Box::new(tapped(ip)) as Box<dyn Link>;
     fault_without_faults: |ip| Box::new(Fault::new(udp(ip, ""), FaultSettings::default())) as Box<dyn Link>;
 }
 

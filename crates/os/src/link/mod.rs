@@ -1,7 +1,8 @@
 //! Datagrams in and out.
 //!
 //! A [`Link`] carries datagrams, unreliably: what it accepts may be lost, repeated or late, and everything above copes with that.
-//! [`UdpLink`] is the one for Ethernet; [`Fault`] wraps any link and loses, repeats, reorders, damages and delays by a seed.
+//! [`UdpLink`] is the one for Ethernet; [`Fault`] wraps any link and loses, repeats, reorders, damages and delays by a seed;
+//! [`Tap`] writes down what goes through another.
 
 mod addresses;
 #[cfg(test)]
@@ -9,11 +10,14 @@ mod conformance;
 mod fault;
 pub mod floor;
 mod statistics;
+mod tap;
 mod udp;
 
 pub use addresses::{LocalAddress, local_addresses, path_mtu};
 pub use fault::{Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Verdict};
 pub use statistics::{Offload, Statistics};
+pub use tap::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE};
+pub use tap::{Passing, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace};
 pub use udp::{Bind, BindError, Ports, PortsSyntax, UdpLink};
 
 use crate::memory::Gather;

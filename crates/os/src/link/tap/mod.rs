@@ -1,0 +1,238 @@
+//! A link that writes down what goes through another: as a capture for Wireshark, or as a line of text for each datagram.
+//!
+//! Recording never stands in the way: what it writes is bounded, and a file that is full or cannot be written to ends the recording,
+//! not the job ([`Link::notice`] says so).
+
+mod packet;
+mod pcapng;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+pub use pcapng::Pcapng;
+pub use settings::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE, TRACE_VARIABLE, TapSettings, TapSyntax};
+pub use trace::Trace;
+
+use super::{Arrival, Link, LocalAddress, Outgoing, Statistics, TooBig};
+use rustix::fd::BorrowedFd;
+use std::collections::VecDeque;
+use std::io::{self, BufWriter, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes that come together before they are written, unless the link is idle.
+const BUFFER: usize = 256 << 10;
+
+/// A datagram that passes.
+#[derive(Clone, Copy, Debug)]
+pub struct Passing<'a> {
+    /// Since 1970.
+    pub at: Duration,
+    /// Sent by this node, or received.
+    pub sent: bool,
+    /// Whence. Of a datagram sent: where this node would be answered, as well as is known.
+    pub from: SocketAddr,
+    /// Whereto; likewise.
+    pub to: SocketAddr,
+    /// Its bytes, one part behind the other.
+    pub parts: [&'a [u8]; 3],
+    /// It came marked: a queue on its way was filling.
+    pub congested: bool,
+}
+
+impl Passing<'_> {
+    /// Bytes of the datagram.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    /// A datagram of no bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A format to write datagrams down in.
+pub trait Recorder: Send {
+    /// What the file begins with.
+    fn begin(&mut self, into: &mut Vec<u8>);
+    /// One datagram.
+    fn record(&mut self, datagram: &Passing<'_>, into: &mut Vec<u8>);
+}
+
+/// Where records go.
+struct Store {
+    /// For people.
+    name: String,
+    recorder: Box<dyn Recorder>,
+    /// `None` once it has ended.
+    out: Option<BufWriter<Box<dyn Write + Send>>>,
+    /// Bytes that may still be written.
+    left: u64,
+    datagrams: u64,
+    record: Vec<u8>,
+}
+
+impl Store {
+    /// Write one datagram down; if that was the end, why.
+    fn take(&mut self, datagram: &Passing<'_>) -> Option<String> {
+        let out = self.out.as_mut()?;
+        self.record.clear();
+        self.recorder.record(datagram, &mut self.record);
+        let Some(left) = self.left.checked_sub(self.record.len() as u64) else {
+            return self.end("it is as large as it may become; OIKAZE_PCAP_LIMIT sets how large that is");
+        };
+        if let Err(why) = out.write_all(&self.record) {
+            return self.end(&why.to_string());
+        }
+        self.left = left;
+        self.datagrams += 1;
+        None
+    }
+
+    fn flush(&mut self) -> Option<String> {
+        let why = self.out.as_mut().filter(|out| !out.buffer().is_empty())?.flush().err()?;
+        self.end(&why.to_string())
+    }
+
+    fn end(&mut self, why: &str) -> Option<String> {
+        // What is still buffered is written, if it can be, when this is dropped.
+        self.out = None;
+        Some(format!("{} ends after {} datagrams: {why}", self.name, self.datagrams))
+    }
+}
+
+/// Wraps a link and writes down what is sent and received.
+pub struct Tap<L> {
+    inner: L,
+    stores: Vec<Store>,
+    /// Our own addresses: the link does not say by which of them a datagram went.
+    here: Vec<SocketAddr>,
+    notices: VecDeque<String>,
+}
+
+impl<L: Link> Tap<L> {
+    /// Around a link, recording nothing yet.
+    pub fn new(inner: L) -> Self {
+        let here = inner.local_addresses().unwrap_or_default().iter().map(|local| local.address).collect();
+        Self { inner, stores: Vec::new(), here, notices: VecDeque::new() }
+    }
+
+    /// Record from here on, in this format, at most `limit` bytes. `name` is for people.
+    ///
+    /// # Errors
+    /// The beginning could not be written.
+    pub fn record(
+        &mut self,
+        name: String,
+        mut recorder: Box<dyn Recorder>,
+        out: Box<dyn Write + Send>,
+        limit: u64,
+    ) -> io::Result<()> {
+        let (mut out, mut begin) = (BufWriter::with_capacity(BUFFER, out), Vec::new());
+        recorder.begin(&mut begin);
+        out.write_all(&begin)?;
+        out.flush()?;
+        let left = limit.saturating_sub(begin.len() as u64);
+        self.stores.push(Store { name, recorder, out: Some(out), left, datagrams: 0, record: Vec::new() });
+        Ok(())
+    }
+
+    fn is_recording(&self) -> bool {
+        self.stores.iter().any(|store| store.out.is_some())
+    }
+
+    fn flush(&mut self) {
+        self.notices.extend(self.stores.iter_mut().filter_map(Store::flush));
+    }
+}
+
+/// Since 1970, by the clock that other machines' captures go by.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Which of our addresses a peer most likely sees.
+fn seen_by(here: &[SocketAddr], peer: SocketAddr) -> SocketAddr {
+    let alike = |mine: &&SocketAddr| mine.is_ipv4() == peer.is_ipv4();
+    let near = |mine: &&SocketAddr| alike(mine) && mine.ip().is_loopback() == peer.ip().is_loopback();
+    let unknown = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    here.iter().find(near).or_else(|| here.iter().find(alike)).copied().unwrap_or(unknown)
+}
+
+impl<L: Link> Link for Tap<L> {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        let sent = self.inner.send(batch)?;
+        if self.is_recording() {
+            let at = now();
+            for outgoing in batch.iter().take(sent) {
+                let (from, to) = (seen_by(&self.here, outgoing.to), outgoing.to);
+                outgoing.payload.with_bytes(|payload| {
+                    let parts = [outgoing.head, payload, outgoing.tag];
+                    let datagram = Passing { at, sent: true, from, to, parts, congested: false };
+                    self.notices.extend(self.stores.iter_mut().filter_map(|store| store.take(&datagram)));
+                });
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        if !self.is_recording() {
+            return self.inner.receive(take);
+        }
+        let Self { inner, stores, here, notices } = self;
+        let mut at = None;
+        let received = inner.receive(&mut |arrival| {
+            let Arrival { from, bytes, congested } = arrival;
+            let at = *at.get_or_insert_with(now);
+            let datagram = Passing { at, sent: false, from, to: seen_by(here, from), parts: [bytes, &[], &[]], congested };
+            notices.extend(stores.iter_mut().filter_map(|store| store.take(&datagram)));
+            take(arrival);
+        })?;
+        if received == 0 {
+            // Nothing else to do: a process that is killed now leaves a capture of all it saw.
+            self.flush();
+        }
+        Ok(received)
+    }
+
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        self.inner.local_addresses()
+    }
+
+    fn datagram_max(&self) -> usize {
+        self.inner.datagram_max()
+    }
+
+    fn datagram_max_to(&self, to: SocketAddr) -> usize {
+        self.inner.datagram_max_to(to)
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.inner.receive_buffer()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.inner.next_wakeup()
+    }
+
+    fn poll_too_big(&mut self) -> Option<TooBig> {
+        self.inner.poll_too_big()
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.notices.pop_front().or_else(|| self.inner.notice())
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.inner.statistics()
+    }
+}

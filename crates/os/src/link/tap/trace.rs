@@ -1,0 +1,93 @@
+//! A line of text for each datagram: what it says, not its bytes.
+
+use super::{Passing, Recorder};
+use oikaze_protocol::wire::{Flags, Frame, View};
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+/// Writes lines: seconds since the first datagram, `>` sent or `<` received, the peer, `#number`, the frames.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    begun: Option<Duration>,
+    bytes: Vec<u8>,
+    line: String,
+}
+
+impl Recorder for Trace {
+    fn begin(&mut self, _: &mut Vec<u8>) {}
+
+    fn record(&mut self, datagram: &Passing<'_>, into: &mut Vec<u8>) {
+        let Self { begun, bytes, line } = self;
+        bytes.clear();
+        datagram.parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let since = datagram.at.saturating_sub(*begun.get_or_insert(datagram.at));
+        let (arrow, peer) = if datagram.sent { ('>', datagram.to) } else { ('<', datagram.from) };
+        line.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(line, "{:.6} {arrow} {peer} ", since.as_secs_f64());
+        let _ = match View::parse(bytes) {
+            Ok(view) => write_view(line, &view),
+            Err(why) => write!(line, "{} bytes: {why}", bytes.len()),
+        };
+        if datagram.congested {
+            line.push_str(" congested");
+        }
+        line.push('\n');
+        into.extend_from_slice(line.as_bytes());
+    }
+}
+
+fn write_view(line: &mut String, view: &View<'_>) -> fmt::Result {
+    let header = view.header();
+    if view.is_handshake() {
+        write!(line, "handshake #{}", header.number)?;
+    } else {
+        write!(line, "{:016x} #{}", header.connection, header.number)?;
+    }
+    if header.flags.has(Flags::ACK_NOW) {
+        line.push('!');
+    }
+    for frame in view.frames() {
+        match frame {
+            Ok(frame) => write_frame(line, &frame, view.payload().len())?,
+            Err(why) => write!(line, " ({why})")?,
+        }
+    }
+    Ok(())
+}
+
+fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Result {
+    match frame {
+        Frame::Ping => write!(line, " PING"),
+        Frame::Close => write!(line, " CLOSE"),
+        Frame::Pad => write!(line, " PAD"),
+        Frame::Acknowledge(ack) => {
+            write!(line, " ACK")?;
+            for range in ack.ranges() {
+                match range.start() == range.end() {
+                    true => write!(line, " {}", range.end())?,
+                    false => write!(line, " {}-{}", range.start(), range.end())?,
+                }
+            }
+            for refused in ack.refusals() {
+                write!(line, " refuses {} ({})", refused.number, refused.refusal)?;
+            }
+            Ok(())
+        }
+        Frame::Message(message) => {
+            let (number, class) = (message.number, message.class);
+            write!(line, " MESSAGE {number} {class:?} {}+{}", message.head.len(), message.body.len())
+        }
+        Frame::Open(open) => write!(line, " OPEN {} {:?} {}+{}", open.number, open.class, open.head.len(), open.len),
+        Frame::Fragment(fragment) => {
+            let from = fragment.offset;
+            write!(line, " FRAGMENT {} {from}..{}", fragment.message_low, from.saturating_add(payload as u64))
+        }
+        Frame::Withdraw(withdrawal) => write!(line, " WITHDRAW {}", withdrawal.number),
+        Frame::Hello(hello) => {
+            write!(line, " HELLO rank {} of {} to {}", hello.mine.rank, hello.mine.nodes, hello.to)?;
+            hello.yours.map_or(Ok(()), |yours| write!(line, ", knows {:016x}", yours.connection))
+        }
+        Frame::Refuse(refuse) => write!(line, " REFUSE {:?} mine {} yours {}", refuse.misfit, refuse.mine, refuse.yours),
+    }
+}
