@@ -21,13 +21,16 @@ pub struct Effort {
     pub volume: usize,
     /// Bytes moved to find out what a GiB costs.
     pub costly: usize,
+    /// How often a floor, which repairs nothing and so varies most, moves its volume.
+    pub repetitions: u32,
 }
 
 impl Effort {
     /// The full bench.
-    pub const THOROUGH: Self = Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30 };
+    pub const THOROUGH: Self =
+        Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30, repetitions: 4 };
     /// For a first impression: every byte of cold memory once.
-    pub const QUICK: Self = Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30 };
+    pub const QUICK: Self = Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30, repetitions: 2 };
 }
 
 /// What one measurement has found: most cases have one figure, some more.
@@ -46,6 +49,11 @@ pub trait System {
 
     /// Has it such a case?
     fn has(&self, case: Case) -> bool;
+
+    /// Is it worth while in a bench that is to be quick?
+    fn is_quick(&self, _case: Case) -> bool {
+        true
+    }
 
     /// Measures a case that it has, once, in the lab.
     ///

@@ -45,6 +45,11 @@ impl System for Ofi {
         matches!(case.test, Test::MessageLatency | Test::MessageBandwidth) && case.size <= 1 << 20
     }
 
+    fn is_quick(&self, case: Case) -> bool {
+        // Each run sleeps for a second.
+        case.size != 4096
+    }
+
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         let times = match case.test {
             Test::MessageLatency => effort.exchanges as usize,

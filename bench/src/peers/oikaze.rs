@@ -58,7 +58,7 @@ pub fn program() -> Result<PathBuf, Error> {
 
 /// What `oikaze perf` is asked for.
 fn arguments(case: Case, effort: Effort) -> Vec<String> {
-    let Effort { exchanges, operations, volume, costly } = effort;
+    let Effort { exchanges, operations, volume, costly, .. } = effort;
     let latency = vec!["--only".to_owned(), "latency".into(), "--iterations".into(), exchanges.to_string()];
     let throughput = |volume: usize| vec!["--only".to_owned(), "throughput".into(), "--volume".into(), volume.to_string()];
     let (test, how) = match case.test {
@@ -111,6 +111,11 @@ impl System for Oikaze {
     fn has(&self, case: Case) -> bool {
         // The credit of a job as it is bounds a message to 16 MiB (WIND-6.4).
         !(case.test == Test::MessageBandwidth && case.size > 16 << 20)
+    }
+
+    fn is_quick(&self, case: Case) -> bool {
+        // A checksum of few bytes is not what anybody waits for.
+        self.checked || matches!(case.test, Test::PutBandwidth | Test::MessageBandwidth | Test::Processor)
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {

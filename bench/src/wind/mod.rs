@@ -71,7 +71,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     let (mut records, mut failures) = (Vec::new(), Vec::new());
     for &mtu in &run.mtu {
         let cases = chosen(&run.case, &run.size, mtu, run.quick);
-        if cases.iter().any(|&case| systems.iter().any(|system| system.has(case))) {
+        if cases.iter().any(|&case| systems.iter().any(|&system| takes_part(run, system, case))) {
             let lab = Lab::up(mtu, run.mode)?;
             records.extend(on_one_wire(&lab, run, &systems, &cases, &mut failures)?);
         }
@@ -82,10 +82,19 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     write_lines(&records, run.json.as_deref())?;
     print!("{}", table(&records, "floor-udp"));
     print!("{}", goals::table(&records));
-    println!("\nWhat these figures are:");
+    println!("\nWhat these figures are:\n- {}", machine());
     systems.iter().filter_map(|system| system.note()).for_each(|note| println!("- {note}"));
     failures.iter().for_each(|failure| println!("- left out: {failure}"));
     Ok(())
+}
+
+/// Where it was measured.
+fn machine() -> String {
+    let file = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".into());
+    let cpus = file("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |pair| pair.1);
+    let (kernel, control) = (file("/proc/sys/kernel/osrelease"), file("/proc/sys/net/ipv4/tcp_congestion_control"));
+    format!("Processor {model}, Linux {kernel}, one core for each host; the kernel's TCP uses {control}.")
 }
 
 /// The systems need both cores for themselves.
@@ -104,6 +113,11 @@ struct Series {
     failed: bool,
 }
 
+/// Has it such a case, and is it asked for by name or worth while in a quick bench?
+fn takes_part(run: &Run, system: &dyn System, case: Case) -> bool {
+    system.has(case) && (!run.quick || !run.system.is_empty() || system.is_quick(case))
+}
+
 /// All rounds on one wire.
 fn on_one_wire(
     lab: &Lab,
@@ -115,7 +129,7 @@ fn on_one_wire(
     let effort = if run.quick { Effort::QUICK } else { Effort::THOROUGH };
     let mut series: Vec<Series> = cases
         .iter()
-        .flat_map(|&case| systems.iter().filter(move |system| system.has(case)).map(move |&system| (case, system)))
+        .flat_map(|&case| systems.iter().filter(move |system| takes_part(run, **system, case)).map(move |&system| (case, system)))
         .map(|(case, system)| Series { case, system, records: Vec::new(), failed: false })
         .collect();
     let begun = Instant::now();

@@ -26,8 +26,6 @@ const CALL_BYTES: usize = 65_000;
 const CALL_DATAGRAMS: usize = 64;
 /// Nothing repairs a loss, so a lost datagram ends the floor: after this long without any.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Repetitions in one run; the best counts.
-const REPETITIONS: u32 = 3;
 
 /// What both ends must agree on.
 #[derive(Args)]
@@ -38,6 +36,9 @@ pub struct Settings {
     /// Memory to be moved: larger than any cache.
     #[arg(long)]
     mebibytes: usize,
+    /// How often it is moved; the best counts.
+    #[arg(long)]
+    repetitions: u32,
     /// CRC32C of each payload at both ends.
     #[arg(long)]
     crc: bool,
@@ -85,7 +86,7 @@ pub fn send(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
     let memory = settings.memory();
     let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
     let mut best = 0.0_f64;
-    for _ in 0..REPETITIONS {
+    for _ in 0..settings.repetitions {
         let started = Instant::now();
         let mut acknowledged = 0;
         for (burst, source) in memory[..settings.total()].chunks(settings.burst()).enumerate() {
@@ -134,7 +135,7 @@ pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: Vec<u8>) -> 
     enlarge(socket)?;
     oikaze_os::link::floor::receive_joined(socket.as_fd()).tried("switching GRO on (Linux 5.0)")?;
     let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
-    for _ in 0..REPETITIONS {
+    for _ in 0..settings.repetitions {
         let (mut done, mut told) = (0, 0);
         let mut patience = Patience::new();
         while done < settings.total() {
