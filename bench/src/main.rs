@@ -2,10 +2,12 @@
 //!
 //! `cargo xtask bench wind` runs it. Each line of its JSON is one figure of one system, the median of alternating rounds; then
 //! come a table of the same with the ratio to the floor, which is bare UDP on the same machine, and one of the goals.
+//! `cargo xtask bench papers` measures figures of the papers again.
 #![forbid(unsafe_code)]
 
 mod error;
 mod lab;
+mod papers;
 mod peers;
 mod process;
 mod record;
@@ -27,12 +29,17 @@ struct Options {
 enum What {
     /// The transport: latency, bandwidth, rate, and what they cost, beside bare UDP, plain TCP, UCX and libfabric.
     Wind(wind::Run),
+    /// Figures of the papers that this comes from, measured again: paper 004, throughput by size.
+    Papers(papers::Run),
     /// One end of a floor (started by the bench itself).
     #[command(hide = true, subcommand)]
     Floor(peers::floor::Role),
     /// One end of plain TCP (started by the bench itself).
     #[command(hide = true, subcommand)]
     Tcp(peers::tcp::Role),
+    /// One end of a flood of datagrams (started by the bench itself).
+    #[command(hide = true, subcommand)]
+    Udp(peers::udp::Role),
     /// Enters a host of the lab as ssh would enter one (started by the launcher).
     #[command(hide = true)]
     Enter {
@@ -49,7 +56,9 @@ fn main() -> ExitCode {
     let result = match Options::parse().what {
         What::Wind(run) => wind::bench(&run),
         What::Floor(role) => peers::floor::play(&role),
+        What::Papers(run) => papers::bench(&run),
         What::Tcp(role) => peers::tcp::play(&role),
+        What::Udp(role) => peers::udp::play(&role),
         What::Enter { address, command } => lab::enter(&address, &command),
         What::Janitor => lab::janitor(),
     };

@@ -59,7 +59,7 @@ pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error>
 /// The table: each case's systems, with the ratio to the floor of the same case, wire and size.
 pub fn table(records: &[Record], floor: &str) -> String {
     let mut text = format!(
-        "{:<16}{:>9}{:>6}  {:<14}{:>9} {:<5}{:>9}   rounds\n",
+        "{:<16}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   rounds\n",
         "case", "size", "mtu", "system", "value", "unit", "× floor"
     );
     for record in records {
@@ -68,16 +68,41 @@ pub fn table(records: &[Record], floor: &str) -> String {
         let ratio = base.map_or_else(|| "-".to_owned(), |base| format!("{:.2}", record.value / base.value));
         let (low, high) = record.rounds.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &r| (low.min(r), high.max(r)));
         text += &format!(
-            "{:<16}{:>9}{:>6}  {:<14}{:>9.2} {:<5}{:>9}   {low:.2} to {high:.2}\n",
-            record.case, record.size, record.mtu, record.system, record.value, record.unit, ratio
+            "{:<16}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   {} to {}\n",
+            record.case,
+            record.size,
+            record.mtu,
+            record.system,
+            three_digits(record.value),
+            record.unit,
+            ratio,
+            three_digits(low),
+            three_digits(high)
         );
     }
     text
 }
 
+/// As many decimals as make three digits, or none.
+pub fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        ..0.1 => 4,
+        ..1.0 => 3,
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits() {
+        assert_eq!([0.0123, 0.5, 4.2, 12.34, 1234.5].map(three_digits), ["0.0123", "0.500", "4.20", "12.3", "1234"]);
+    }
 
     #[test]
     fn medians() {

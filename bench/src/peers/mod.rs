@@ -5,6 +5,7 @@ pub mod ofi;
 pub mod oikaze;
 pub mod tcp;
 pub mod ucx;
+pub mod udp;
 
 use crate::error::Error;
 use crate::lab::Lab;
@@ -75,8 +76,8 @@ pub const ALL: [&dyn System; 8] = [
     &ucx::Ucx,
     &ofi::Ofi::TCP,
     &ofi::Ofi::UDP,
-    &oikaze::Oikaze { checked: true },
-    &oikaze::Oikaze { checked: false },
+    &oikaze::Oikaze { checked: true, class: "ordered" },
+    &oikaze::Oikaze { checked: false, class: "ordered" },
 ];
 
 /// A program of a peer, found or not.

@@ -21,6 +21,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Oikaze {
     /// With a CRC32C end to end, or of headers only, as TCP on a card that computes its checksums.
     pub checked: bool,
+    /// Of its messages.
+    pub class: &'static str,
 }
 
 /// The line `oikaze perf --json` prints; what was not measured is null.
@@ -57,7 +59,7 @@ pub fn program() -> Result<PathBuf, Error> {
 }
 
 /// What `oikaze perf` is asked for.
-fn arguments(case: Case, effort: Effort) -> Vec<String> {
+fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
     let Effort { exchanges, operations, volume, costly, .. } = effort;
     let latency = vec!["--only".to_owned(), "latency".into(), "--iterations".into(), exchanges.to_string()];
     let throughput = |volume: usize| vec!["--only".to_owned(), "throughput".into(), "--volume".into(), volume.to_string()];
@@ -74,6 +76,9 @@ fn arguments(case: Case, effort: Effort) -> Vec<String> {
     };
     let mut arguments = vec!["perf".to_owned(), test.into(), "--json".into(), "--size".into(), case.size.to_string()];
     arguments.extend(how);
+    if test == "message" {
+        arguments.extend(["--class".into(), class.to_owned()]);
+    }
     arguments
 }
 
@@ -125,7 +130,7 @@ impl System for Oikaze {
         let mut command = lab.on(0, LIMIT, &oikaze);
         command.env("OIKAZE_RSH", format!("{} enter", me.display()));
         command.args(["run", "--no-prefix", "--checksum", checksum, "--hosts", &ADDRESSES.join(","), "--"]).arg(oikaze);
-        command.args(arguments(case, effort));
+        command.args(arguments(case, effort, self.class));
         let printed = alone(command)?;
         let line =
             printed.lines().find_map(|line| line.find('{').and_then(|start| serde_json::from_str::<Line>(&line[start..]).ok()));

@@ -1,6 +1,6 @@
 //! What Wind is to reach, beside what this run has found. Told, never asserted: the machine decides.
 
-use crate::record::Record;
+use crate::record::{Record, three_digits};
 
 /// How a ratio is to be.
 #[derive(Clone, Copy)]
@@ -105,7 +105,8 @@ pub fn table(records: &[Record]) -> String {
                 Bound::AtLeast(bound) => ("≥", bound, found >= bound),
             };
             let verdict = if reached { "reached" } else { "not yet" };
-            Some(format!("{what:<58}{found:>9.2}   {sign} {bound:<5} {verdict}\n"))
+            let found = three_digits(found);
+            Some(format!("{what:<58}{found:>9}   {sign} {bound:<5} {verdict}\n"))
         })
         .collect();
     if lines.is_empty() { String::new() } else { format!("\n{:<58}{:>9}   goal\n{}", "goal", "found", lines.concat()) }
@@ -131,7 +132,7 @@ mod tests {
         let table = table(&records);
         let lines: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(lines.len(), 1, "{table}");
-        assert!(lines[0].contains("0.60   ≤ 0.6") && lines[0].ends_with("reached"), "{table}");
+        assert!(lines[0].contains("0.600   ≤ 0.6") && lines[0].ends_with("reached"), "{table}");
     }
 
     #[test]

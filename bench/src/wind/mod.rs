@@ -89,7 +89,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
 }
 
 /// Where it was measured.
-fn machine() -> String {
+pub fn machine() -> String {
     let file = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".into());
     let cpus = file("/proc/cpuinfo");
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |pair| pair.1);
@@ -98,7 +98,7 @@ fn machine() -> String {
 }
 
 /// The systems need both cores for themselves.
-fn warn_if_busy() {
+pub fn warn_if_busy() {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     if let Some(load) = load.split_whitespace().next().and_then(|load| load.parse::<f32>().ok()).filter(|&load| load > 0.5) {
         eprintln!("warning: the machine is busy (load {load}); the figures will be worth little");

@@ -3,7 +3,7 @@
 use super::Test;
 use super::measure::{Bench, PATIENCE, histogram, since};
 use hdrhistogram::Histogram;
-use oikaze::{Class, Operation, RemoteRegion, Result};
+use oikaze::{Operation, RemoteRegion, Result};
 use std::time::Instant;
 
 impl Bench<'_> {
@@ -107,11 +107,11 @@ impl Bench<'_> {
         let Some((peer, _)) = &self.pair else { return Ok(()) };
         let receive = || self.job.receive(Some(peer.rank()), Some(PATIENCE));
         if self.job.rank() == 0 {
-            let _settles_by_itself = peer.send(Class::Ordered, turn, &self.payload);
+            let _settles_by_itself = peer.send(self.perf.class.class(), turn, &self.payload);
             receive()?;
         } else {
             receive()?;
-            let _settles_by_itself = peer.send(Class::Ordered, turn, &self.payload);
+            let _settles_by_itself = peer.send(self.perf.class.class(), turn, &self.payload);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ mod stream;
 
 use clap::{Args, ValueEnum};
 use measure::Bench;
-use oikaze::{Error, Result};
+use oikaze::{Class, Error, Result};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -47,6 +47,27 @@ pub enum Half {
     Throughput,
 }
 
+/// The three classes of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MessageClass {
+    /// In order, behind all before it
+    Ordered,
+    /// As soon as it is there
+    Unordered,
+    /// Ordered, and told when it was accepted
+    Sync,
+}
+
+impl MessageClass {
+    fn class(self) -> Class {
+        match self {
+            Self::Ordered => Class::Ordered,
+            Self::Unordered => Class::Unordered,
+            Self::Sync => Class::Sync,
+        }
+    }
+}
+
 /// Measure put, get, message, fetch-add or barrier between the nodes of a job
 ///
 /// Inside a job (`oikaze run -n 2 --hosts a,b -- oikaze perf put`) it measures between node 0 and node 1; called alone it
@@ -70,6 +91,9 @@ pub struct Perf {
     /// Bytes to move for throughput; chosen by size if absent
     #[arg(long, value_parser = parse_size)]
     volume: Option<usize>,
+    /// Class of messages
+    #[arg(long, value_enum, default_value = "ordered")]
+    class: MessageClass,
     /// Measure one half only, of tests that have both
     #[arg(long, value_enum)]
     only: Option<Half>,

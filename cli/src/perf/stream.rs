@@ -2,7 +2,7 @@
 
 use super::Test;
 use super::measure::{Bench, PATIENCE, Stream, exchanged};
-use oikaze::{Class, Operation, ReduceOp, Result};
+use oikaze::{Operation, ReduceOp, Result};
 use oikaze_os::cpu::Meter;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -54,7 +54,7 @@ impl Bench<'_> {
             let here = self.local.slice(at..at + size)?;
             flying.push_back(match test {
                 Test::Get => there.get(at as u64, here),
-                Test::Message => peer.send_from(Class::Ordered, turn as u64, here),
+                Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here),
                 _ => there.put(at as u64, here),
             });
         }

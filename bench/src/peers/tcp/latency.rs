@@ -23,7 +23,7 @@ pub struct Settings {
 
 /// Sends first; returns the median time one way, in µs.
 pub fn client(mut socket: TcpStream, settings: &Settings) -> Result<f64, Error> {
-    socket.set_nonblocking(true).tried("setting the socket non-blocking")?;
+    prepare(&socket)?;
     let mut buffer = vec![0; settings.size];
     let mut times = Vec::with_capacity(settings.exchanges as usize);
     for _ in 0..settings.exchanges {
@@ -37,13 +37,18 @@ pub fn client(mut socket: TcpStream, settings: &Settings) -> Result<f64, Error> 
 
 /// Answers.
 pub fn server(mut socket: TcpStream, settings: &Settings) -> Result<(), Error> {
-    socket.set_nonblocking(true).tried("setting the socket non-blocking")?;
+    prepare(&socket)?;
     let mut buffer = vec![0; settings.size];
     for _ in 0..settings.exchanges {
         receive(&mut socket, &mut buffer)?;
         send(&mut socket, &buffer)?;
     }
     Ok(())
+}
+
+fn prepare(socket: &TcpStream) -> Result<(), Error> {
+    socket.set_nodelay(true).tried("setting TCP_NODELAY")?;
+    socket.set_nonblocking(true).tried("setting the socket non-blocking")
 }
 
 /// Spins until all is sent.

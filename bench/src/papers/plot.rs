@@ -1,0 +1,189 @@
+//! Lines over a logarithmic axis, as SVG that a browser and a repository's page show without help.
+
+use std::fmt::Write;
+
+/// One line: its name, and its points.
+pub struct Line {
+    pub name: &'static str,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A picture. Across is logarithmic (powers of two), up is linear from 0.
+pub struct Plot {
+    pub title: &'static str,
+    pub across: &'static str,
+    pub up: &'static str,
+    /// Below the picture, a line each.
+    pub notes: Vec<String>,
+    pub lines: Vec<Line>,
+}
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 470.0;
+/// Of the axes, from the picture's edges.
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 170.0;
+const TOP: f64 = 50.0;
+const BOTTOM: f64 = 60.0;
+/// Told apart also by those who see few colours (Okabe and Ito).
+const COLOURS: [&str; 7] = ["#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"];
+/// Height of a line of notes, and letters in it.
+const NOTE: f64 = 16.0;
+const NOTE_LETTERS: usize = 130;
+
+impl Plot {
+    /// The picture.
+    pub fn svg(&self) -> String {
+        let notes: Vec<String> = self.notes.iter().flat_map(|note| wrapped(note)).collect();
+        let height = HEIGHT + NOTE * notes.len() as f64 + 10.0;
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+             <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+        );
+        text(&mut svg, (LEFT, 28.0), "start", &format!("<tspan font-size=\"16\">{}</tspan>", escaped(self.title)));
+        let axes = Axes::of(&self.lines);
+        self.draw_axes(&mut svg, &axes);
+        for (place, (line, colour)) in self.lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
+            draw(&mut svg, &axes, line, colour);
+            let y = TOP + 20.0 * place as f64 + 10.0;
+            let x = WIDTH - RIGHT + 14.0;
+            let _ = writeln!(svg, "<path d=\"M{x} {y}h20\" stroke=\"{colour}\" stroke-width=\"2.5\"/>");
+            text(&mut svg, (x + 26.0, y + 4.0), "start", &escaped(line.name));
+        }
+        for (place, note) in notes.iter().enumerate() {
+            text(
+                &mut svg,
+                (12.0, HEIGHT + NOTE * place as f64),
+                "start",
+                &format!("<tspan font-size=\"12\">{}</tspan>", escaped(note)),
+            );
+        }
+        svg + "</svg>\n"
+    }
+
+    fn draw_axes(&self, svg: &mut String, axes: &Axes) {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let _ = writeln!(svg, "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#444\"/>");
+        for power in axes.first..=axes.last {
+            let x = axes.x(f64::from(power).exp2());
+            let _ = writeln!(svg, "<path d=\"M{x:.1} {bottom}v5\" stroke=\"#444\"/>");
+            text(svg, (x, bottom + 20.0), "middle", &size(power));
+        }
+        let decimals = if axes.step < 0.1 { 2 } else { 1 };
+        let mut value = 0.0;
+        while value <= axes.top + axes.step / 2.0 {
+            let y = axes.y(value);
+            let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>");
+            text(svg, (LEFT - 8.0, y + 4.0), "end", &format!("{value:.decimals$}"));
+            value += axes.step;
+        }
+        text(svg, ((LEFT + right) / 2.0, bottom + 44.0), "middle", &escaped(self.across));
+        text(svg, (LEFT - 8.0, TOP - 8.0), "end", &escaped(self.up));
+    }
+}
+
+/// From values to places.
+struct Axes {
+    first: i32,
+    last: i32,
+    top: f64,
+    step: f64,
+}
+
+impl Axes {
+    fn of(lines: &[Line]) -> Self {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let powers = || points().map(|&(x, _)| x.max(1.0).log2());
+        let first = powers().fold(f64::INFINITY, f64::min).min(60.0).floor() as i32;
+        let last = (powers().fold(0.0, f64::max).ceil() as i32).max(first + 1);
+        let most = points().map(|&(_, y)| y).fold(0.0, f64::max).max(1e-9);
+        // Four to ten steps of 1, 2 or 5 times a power of ten.
+        let coarse = 10_f64.powf((most / 4.0).log10().floor());
+        let step = [5.0, 2.0, 1.0].into_iter().map(|times| times * coarse).find(|step| most / step >= 4.0).unwrap_or(coarse);
+        Self { first, last, top: (most / step).ceil() * step, step }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        let share = (value.max(1.0).log2() - f64::from(self.first)) / f64::from(self.last - self.first);
+        LEFT + share * (WIDTH - RIGHT - LEFT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - value / self.top * (HEIGHT - BOTTOM - TOP)
+    }
+}
+
+fn draw(svg: &mut String, axes: &Axes, line: &Line, colour: &str) {
+    let points: Vec<String> = line.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", axes.x(x), axes.y(y))).collect();
+    let _ = writeln!(
+        svg,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" stroke-linejoin=\"round\"/>",
+        points.join(" ")
+    );
+    for &(x, y) in &line.points {
+        let _ = writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"{colour}\"/>", axes.x(x), axes.y(y));
+    }
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"#222\">{content}</text>");
+}
+
+/// 2ⁿ bytes.
+fn size(power: i32) -> String {
+    let value = |below: i32| 1_u64 << (power - below).clamp(0, 62);
+    match power {
+        ..10 => value(0).to_string(),
+        10..20 => format!("{}K", value(10)),
+        _ => format!("{}M", value(20)),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Cut between words.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        if lines.last().is_some_and(|line| !line.is_empty() && line.len() + word.len() >= NOTE_LETTERS) {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_hold_all_points() {
+        let lines = [Line { name: "a", points: vec![(64.0, 0.1), (65_507.0, 3.7)] }];
+        let axes = Axes::of(&lines);
+        assert_eq!((axes.first, axes.last), (6, 16));
+        assert!(axes.top >= 3.7 && (axes.x(64.0) - LEFT).abs() < 1e-9 && axes.y(3.7) >= TOP);
+        let steps = axes.top / axes.step;
+        assert!((4.0..=11.0).contains(&steps), "{steps}");
+        let nothing = Axes::of(&[]);
+        assert!(nothing.x(8.0).is_finite() && nothing.y(0.0).is_finite());
+    }
+
+    #[test]
+    fn a_picture_is_well_formed() {
+        let lines = vec![Line { name: "a < b", points: vec![(8.0, 1.0), (1024.0, 2.0)] }];
+        let notes = vec!["long ".repeat(60)];
+        let svg = Plot { title: "t & u", across: "bytes", up: "GB/s", notes, lines }.svg();
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        assert!(svg.contains("a &lt; b") && svg.contains("t &amp; u") && svg.contains(">1K<"));
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+        assert_eq!(svg.matches("<circle").count(), 2);
+    }
+}
