@@ -1,0 +1,194 @@
+//! Paths of real network devices that become narrow under a job, with a word and without (WIND-8); and jobs without IPv4. Needs
+//! root; skipped otherwise.
+
+mod support;
+use oikaze::{Region, Rights};
+use std::io::Write;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use support::*;
+
+/// Bytes of one transfer.
+const TRANSFER: usize = 512 << 10;
+/// Set for nodes.
+const NODE: &str = "PATH_TEST_NODE";
+
+/// A node of the job, run by the launcher that a test below started. Rank 0 puts and gets all the time and looks at every byte; for
+/// each line it is told, it says "verified" once three more round trips that began afterwards are right.
+#[test]
+#[ignore = "a node, started by the other tests"]
+fn node() {
+    if std::env::var_os(NODE).is_none() {
+        return eprintln!("skipped: run by the other tests only");
+    }
+    let job = oikaze::join().unwrap();
+    let patience = Duration::from_secs(30);
+    let _inbox = job.publish("inbox", Region::zeroed(TRANSFER).unwrap(), Rights::ALL).unwrap();
+    job.barrier().unwrap();
+    if job.rank() == 0 {
+        let told = Arc::new(AtomicUsize::new(0));
+        let (heard, mut answered) = (Arc::clone(&told), 0);
+        let listener = std::thread::spawn(move || {
+            std::io::stdin().lines().map_while(Result::ok).for_each(|_| {
+                heard.fetch_add(1, Ordering::SeqCst);
+            });
+            heard.store(usize::MAX, Ordering::SeqCst);
+        });
+        let there = job.peer(1).unwrap().region("inbox").unwrap();
+        let (out, back) = (Region::zeroed(TRANSFER).unwrap(), Region::zeroed(TRANSFER).unwrap());
+        let (out, back) = (job.register(out).unwrap(), job.register(back).unwrap());
+        println!("\nready");
+        let (mut count, mut since) = (0_u64, 0);
+        loop {
+            let asked = told.load(Ordering::SeqCst);
+            let sent: Vec<u8> = (0..TRANSFER as u64).map(|at| (at * 7 + (at >> 9) + count) as u8).collect();
+            out.write(0, &sent).unwrap();
+            there.put(0, out.all()).wait_for(patience).unwrap();
+            there.get(0, back.all()).wait_for(patience).unwrap();
+            let mut seen = vec![0; TRANSFER];
+            back.read(0, &mut seen).unwrap();
+            assert!(sent == seen, "transfer {count} came back as something else");
+            count += 1;
+            since = if asked > answered { since + 1 } else { 0 };
+            if asked == usize::MAX && count > 3 {
+                break;
+            }
+            if since == 3 {
+                println!("verified");
+                (answered, since) = (answered + 1, 0);
+            }
+        }
+        listener.join().unwrap();
+        println!("transfers {count}");
+    }
+    job.barrier().unwrap();
+    job.leave().unwrap();
+}
+
+/// `oikaze run OPTIONS` of two nodes as above, and how to speak to the first.
+fn start(mut command: Command) -> (Running, ChildStdin) {
+    let own = std::env::current_exe().unwrap();
+    command.args(["--env", &format!("{NODE}=1"), "--"]).arg(own);
+    command.args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"]).stdin(Stdio::piped());
+    let mut job = Running::start(&mut command);
+    let input = job.child.stdin.take().unwrap();
+    job.line("[0] ready");
+    (job, input)
+}
+
+/// What rank 0 sends from now on arrives.
+fn verified(job: &mut Running, input: &mut ChildStdin) {
+    input.write_all(b"go on\n").unwrap();
+    job.line("[0] verified");
+}
+
+fn end(mut job: Running, input: ChildStdin) {
+    drop(input);
+    let transfers: u64 = job.line("[0] transfers ").parse().unwrap();
+    assert!(transfers > 3);
+    let (status, out) = job.finish();
+    assert_eq!(status, 0, "{out}");
+}
+
+fn ip(namespace: &str, arguments: &[&str]) {
+    let status = Command::new("ip").args(["-n", namespace]).args(arguments).status().unwrap();
+    assert!(status.success(), "ip -n {namespace} {arguments:?}");
+}
+
+/// Without segmentation offload, for large buffers pass narrow virtual devices uncut, as no cable lets them.
+fn cabled() -> Command {
+    oikaze(&["run", "-n", "2", "--netns", "--mtu", "9000", "--failure-time", "20000", "--env", "OIKAZE_WITHOUT=gso,gro"])
+}
+
+/// 9000 → 1500 → 1280 and back, in the bridge, of which no word reaches the nodes.
+#[test]
+fn a_black_hole_under_a_running_transfer() {
+    let Some(_turn) = namespaces() else { return };
+    let (mut job, mut input) = start(cabled());
+    let bridge = format!("oik-{}-bridge", job.child.id());
+    verified(&mut job, &mut input);
+    for mtu in ["1500", "1280", "9000"] {
+        ip(&bridge, &["link", "set", "n1", "mtu", mtu]);
+        verified(&mut job, &mut input);
+    }
+    end(job, input);
+}
+
+/// The interface of one node shrinks: its own system refuses what is larger, the other's datagrams vanish.
+#[test]
+fn an_interface_shrinks_under_a_running_transfer() {
+    let Some(_turn) = namespaces() else { return };
+    let (mut job, mut input) = start(cabled());
+    let node = format!("oik-{}-0", job.child.id());
+    verified(&mut job, &mut input);
+    for mtu in ["1500", "1280", "9000"] {
+        ip(&node, &["link", "set", "eth0", "mtu", mtu]);
+        verified(&mut job, &mut input);
+    }
+    end(job, input);
+}
+
+/// Two namespaces joined by a cable, removed with the test.
+struct Cable([String; 2]);
+
+impl Cable {
+    fn new(name: &str, mtus: [&str; 2], addresses: [&str; 2]) -> Cable {
+        let cable = Cable(["a", "b"].map(|end| format!("oikt-{}-{name}-{end}", std::process::id())));
+        let [a, b] = &cable.0;
+        let plain = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success(), "{arguments:?}");
+        plain(&["netns", "add", a]);
+        plain(&["netns", "add", b]);
+        ip(a, &["link", "add", "e", "type", "veth", "peer", "name", "e", "netns", b]);
+        for ((end, mtu), address) in cable.0.iter().zip(mtus).zip(addresses) {
+            ip(end, &["link", "set", "lo", "up"]);
+            ip(end, &["link", "set", "e", "mtu", mtu, "up"]);
+            // An address that may be used at once, without asking whether somebody else has it.
+            let quick: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
+            ip(end, &[&["address", "add", address, "dev", "e"], quick].concat());
+        }
+        cable
+    }
+
+    /// `oikaze run` with a node at each end, started at the first.
+    fn run(&self, shell: &Shell) -> Command {
+        let [a, b] = &self.0;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", a, OIKAZE, "run", "--hosts", &format!("{a},{b}"), "--failure-time", "20000"]);
+        command.env("OIKAZE_RSH", shell.command()).stdout(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for end in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", end]).status();
+        }
+    }
+}
+
+fn enter(name: &str) -> Shell {
+    Shell::new(name, "host=$1; shift; exec ip netns exec $host \"$@\"")
+}
+
+/// WIND-8.1: one end has 9000 and the other 1500.
+#[test]
+fn ends_with_different_mtus() {
+    let Some(_turn) = namespaces() else { return };
+    let cable = Cable::new("mtu", ["9000", "1500"], ["10.97.0.1/24", "10.97.0.2/24"]);
+    let shell = enter("mtu");
+    let (job, input) = start(cable.run(&shell));
+    end(job, input);
+}
+
+/// A job in a network that has no IPv4 at all.
+#[test]
+fn without_ipv4() {
+    let Some(_turn) = namespaces() else { return };
+    let cable = Cable::new("v6", ["9000", "9000"], ["fd97::1/64", "fd97::2/64"]);
+    let shell = enter("v6");
+    let (job, input) = start(cable.run(&shell));
+    end(job, input);
+}
