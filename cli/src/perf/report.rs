@@ -2,9 +2,12 @@
 
 use super::measure::{Figures, Stream};
 use super::{Perf, Test};
+use crate::top::json::{latency, resent};
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use oikaze::Job;
+use oikaze::observe::page::PeerPage;
+use oikaze_protocol::wind::Histogram as Spans;
 use serde_json::{Value, json};
 
 /// Percentiles told, and their names.
@@ -58,6 +61,7 @@ pub fn json(perf: &Perf, job: &Job, figures: &Figures) -> String {
     line.insert("size".into(), json!(perf.size));
     line.insert("nodes".into(), json!(job.size()));
     line.insert("statistics".into(), json!(job.statistics()));
+    line.insert("peer".into(), transport(job).as_ref().map_or(Value::Null, peer));
     Value::Object(line).to_string()
 }
 
@@ -74,11 +78,40 @@ pub fn table(perf: &Perf, job: &Job, figures: &Figures) -> String {
     }
     let statistics = job.statistics();
     text += &format!("datagrams: {} sent, {} received", statistics.datagrams_sent, statistics.datagrams_received);
-    text += &format!("; {} parts of messages sent again", statistics.retransmissions);
+    text += &format!("; {} sent again", statistics.retransmissions);
+    if let Some(page) = transport(job) {
+        text += &between(&page);
+    }
     for notice in &statistics.notices {
         text += &format!("\nnote: {notice}");
     }
     text
+}
+
+/// What the transport saw of the other node, from the job's start on.
+fn transport(job: &Job) -> Option<PeerPage> {
+    job.peer(1).ok()?.report()
+}
+
+fn peer(page: &PeerPage) -> Value {
+    json!({
+        "round_trip_us": latency(&page.round_trip),
+        "settle_us": latency(&page.settle),
+        "resent": resent(&page.counters),
+    })
+}
+
+fn between(page: &PeerPage) -> String {
+    let at = |spans: &Spans, hundredths| spans.percentile(hundredths).unwrap_or_default().as_secs_f64() * 1e6;
+    let two = |spans: &Spans| format!("p50 {:.1}, p99 {:.1}", at(spans, 5000), at(spans, 9900));
+    let mut text = String::new();
+    let counted = &page.counters;
+    if counted.lost_by_reordering + counted.lost_by_time + counted.lost_by_probe > 0 {
+        text += &format!(" (overtaken by others {}", counted.lost_by_reordering);
+        text += &format!(", late {}, after a silence {}", counted.lost_by_time, counted.lost_by_probe);
+        text += &format!("; {} of them had arrived after all)", counted.spurious_losses);
+    }
+    text + &format!("\ndatagrams' round trips, µs: {}; messages until acknowledged: {}", two(&page.round_trip), two(&page.settle))
 }
 
 fn lines(figures: &Figures) -> String {

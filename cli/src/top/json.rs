@@ -44,7 +44,6 @@ fn node(sample: &Sample<'_>) -> Value {
 
 fn peer(peer: &Peer<'_>) -> Value {
     let counted = &peer.counted;
-    let [reordering, time, probe] = peer.resent();
     json!({
         "rank": peer.rank,
         "state": peer.page.state.name(),
@@ -58,7 +57,7 @@ fn peer(peer: &Peer<'_>) -> Value {
             "datagrams_out_s": peer.rate(counted.datagrams_sent),
             "datagrams_in_s": peer.rate(counted.datagrams_received),
         },
-        "resent": { "reordering": reordering, "time": time, "probe": probe, "spurious": counted.spurious_losses },
+        "resent": resent(counted),
         "round_trip_us": latency(&peer.round_trip),
         "settle_us": latency(&peer.settle),
         "gauges": named(Gauges::NAMES, &peer.page.gauges.values()),
@@ -66,8 +65,14 @@ fn peer(peer: &Peer<'_>) -> Value {
     })
 }
 
+/// Datagrams whose content was sent again, by cause, and those of them that had arrived after all.
+pub fn resent(counted: &Statistics) -> Value {
+    let Statistics { lost_by_reordering, lost_by_time, lost_by_probe, spurious_losses, .. } = counted;
+    json!({ "reordering": lost_by_reordering, "time": lost_by_time, "probe": lost_by_probe, "spurious": spurious_losses })
+}
+
 /// Percentiles in microseconds, and of how many; null where there are none.
-fn latency(histogram: &Histogram) -> Value {
+pub fn latency(histogram: &Histogram) -> Value {
     let at = |hundredths| histogram.percentile(hundredths).map(|span| span.as_secs_f64() * 1e6);
     let mut values: Map<String, Value> = PERCENTILES.iter().map(|&(name, at_)| (name.to_owned(), json!(at(at_)))).collect();
     values.insert("count".into(), json!(histogram.len()));

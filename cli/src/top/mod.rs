@@ -1,7 +1,7 @@
 //! `oikaze top`: what the nodes of this machine do, live. They are not asked: each shows its numbers ([`oikaze::observe`]), and this
 //! command reads them.
 
-mod json;
+pub mod json;
 mod sample;
 mod table;
 
@@ -26,7 +26,7 @@ use std::time::Duration;
 Rates and percentiles are of the time since the look before; those of the first look, of the time since the node's start.
   rtt       round trip of datagrams and their acknowledgements
   settle    from handing a message over to its acknowledgement, queues included
-  resent    datagrams sent again: overtaken by others + late + after a silence (and spurious: all in vain)
+  resent    datagrams sent again: overtaken by others + late + after a silence; vain: those that had arrived after all
   flight    bytes sent and not acknowledged, of the window that congestion control allows
   queue     messages not settled; of them those that wait to be sent, and those that wait for the peer's credit
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Beyond this a node is called stopped: it writes ten times a second.
 const STOPPED: Duration = Duration::from_secs(2);
 
-const HEAD: &str = "node  peer  state        out/s    MB/s     in/s    MB/s  rtt p50     p99  settle p50     p99  \
-                    resent (order+late+silent)       flight/window    queue (wait+credit)";
+const HEAD: &str = "node peer state     out/s   MB/s   in/s   MB/s  rtt p50    p99  settle    p99  resent =order+late+silent  vain  \
+                    flight/window  queue (wait+credit)";
 
 /// All nodes, job by job. With `rows`: no more lines than that, the busiest peers.
 pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usize>) -> String {
@@ -30,7 +30,6 @@ pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usiz
             shown.into_iter().for_each(|peer| row(sample, peer, &mut text));
         }
         if hidden > 0 {
-            // Writing to a string cannot fail, here and below.
             let _ = writeln!(text, "      … and {hidden} less busy: oikaze top --once shows all");
         }
         job.iter().for_each(|sample| node(sample, &mut text));
@@ -60,17 +59,15 @@ fn title(job: &[Sample<'_>], text: &mut String) {
 fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     let (counted, gauges) = (&peer.counted, &peer.page.gauges);
     let rate = |count| short(peer.rate(count));
-    let megabytes = |bytes| peer.rate(bytes) / 1e6;
+    let megabytes = |bytes| format!("{:.1}", peer.rate(bytes) / 1e6);
     let [order, late, silent] = peer.resent();
-    let mut resent = format!("{} ({order}+{late}+{silent})", order + late + silent);
-    if counted.spurious_losses > 0 {
-        let _ = write!(resent, " spurious {}", counted.spurious_losses);
-    }
+    let resent = format!("{:6} ={order}+{late}+{silent}", order + late + silent);
     let flight = format!("{}/{}", short(gauges.in_flight as f64), short(gauges.window as f64));
     let queue = format!("{} ({}+{})", gauges.unsettled, gauges.queued_small + gauges.queued_bulk, gauges.blocked);
+    // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         text,
-        "{:4}  {:4}  {:11} {:>6} {:7.1}   {:>6} {:7.1}  {:>7} {:>7}  {:>10} {:>7}  {resent:26}  {flight:>18}    {queue}",
+        "{:4} {:4} {:8.8} {:>6} {:>6} {:>6} {:>6}  {:>7} {:>6}  {:>6} {:>6}  {resent:25} {:5}  {flight:>13}  {queue}",
         sample.view.node.rank,
         peer.rank,
         peer.page.state.name(),
@@ -82,6 +79,7 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
         at(&peer.round_trip, 9900),
         at(&peer.settle, 5000),
         at(&peer.settle, 9900),
+        counted.spurious_losses,
     );
 }
 

@@ -2,6 +2,7 @@
 
 use crate::engine::{Keep, Request, Value};
 use crate::node::Node;
+use crate::observe::page::PeerPage;
 use crate::operation::{Operation, What};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
@@ -38,6 +39,13 @@ impl Peer {
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.node.with_engine(|engine| engine.address_of(self.rank))
+    }
+
+    /// What was counted of the datagrams and messages between this node and the peer, how their connection stands, and how long
+    /// round trips and messages took; nothing for this node itself.
+    #[must_use]
+    pub fn report(&self) -> Option<PeerPage> {
+        self.node.with_engine(|engine| PeerPage::of(engine, self.rank))
     }
 
     /// The region that this peer has published, or will publish within the job's time limit (10 s if it has none), under `name`.

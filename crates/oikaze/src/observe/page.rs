@@ -2,9 +2,10 @@
 
 use super::words::{Reader, Row};
 use crate::Rank;
-use crate::engine::Counters;
+use crate::engine::{Counters, Engine};
 use oikaze_os::board::Layout;
-use oikaze_os::link;
+use oikaze_os::link::{self, Link};
+use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::NODES_MAX;
 use oikaze_protocol::wind::{self, Death, Histogram, Snapshot, Standing};
 use oikaze_protocol::{coherence, counters};
@@ -276,6 +277,21 @@ pub struct PeerPage {
 }
 
 impl PeerPage {
+    /// How a peer stands with this engine; `None` at the engine's own rank, and where there is none.
+    pub(crate) fn of<L: Link, P: Pages>(engine: &Engine<L, P>, rank: Rank) -> Option<Self> {
+        let latencies = engine.peer_latencies(rank)?;
+        let snapshot = engine.peer_snapshot(rank)?;
+        let copy = |latency: &wind::Latency| latency.histogram().cloned().unwrap_or_default();
+        Some(Self {
+            state: snapshot.standing.into(),
+            address: engine.address_of(rank),
+            counters: *engine.peer_statistics(rank)?,
+            gauges: snapshot.into(),
+            round_trip: copy(latencies.round_trip),
+            settle: copy(latencies.settle),
+        })
+    }
+
     pub(super) fn write(&self, row: &mut Row) {
         // The first word tells a record that was written from one that was not.
         row.all(&[1, self.state as u64]);

@@ -10,7 +10,6 @@ use oikaze_os::link::Link;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{SHOWN_EVERY, SHOWN_PEERS};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -141,16 +140,7 @@ impl Writer {
         if std::mem::replace(written, sum) == sum {
             return;
         }
-        let latencies = engine.peer_latencies(rank);
-        let copy = |histogram: Option<&Histogram>| histogram.cloned().unwrap_or_default();
-        let page = PeerPage {
-            state,
-            address: engine.address_of(rank),
-            counters: *counters,
-            gauges: snapshot.into(),
-            round_trip: copy(latencies.and_then(|all| all.round_trip.histogram())),
-            settle: copy(latencies.and_then(|all| all.settle.histogram())),
-        };
+        let Some(page) = PeerPage::of(engine, rank) else { return };
         self.row.0.clear();
         page.write(&mut self.row);
         self.board.write(1 + rank as usize, &self.row.0);
