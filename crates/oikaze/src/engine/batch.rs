@@ -105,17 +105,15 @@ impl Batch {
             return Ok(0);
         }
         let slots = self.slots.get(self.waiting.clone()).unwrap_or_default();
-        let batch: ArrayVec<Outgoing<'_>, BATCH> = slots
-            .iter()
-            .zip(self.payloads.drain(..))
-            .map(|(slot, payload)| {
-                let tag = slot.tag.get(..slot.tag_len).unwrap_or_default();
-                Outgoing { to: slot.to, head: &slot.head, payload, tag }
-            })
-            .collect();
+        // Filled where it stays: collected, it would be moved whole, however little is in it.
+        let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
+        for (slot, payload) in slots.iter().zip(self.payloads.drain(..)) {
+            let tag = slot.tag.get(..slot.tag_len).unwrap_or_default();
+            batch.push(Outgoing { to: slot.to, head: &slot.head, payload, tag });
+        }
         let outcome = link.send(&batch);
-        let went = *outcome.as_ref().unwrap_or(&batch.len());
-        self.payloads.extend(batch.into_iter().skip(went).map(|unsent| unsent.payload));
+        let went = outcome.as_ref().map_or(batch.len(), |went| batch.len().min(*went));
+        self.payloads.extend(batch.drain(went..).map(|unsent| unsent.payload));
         self.waiting.start = (self.waiting.start + went).min(self.waiting.end);
         self.stopped = !self.waiting.is_empty();
         if !self.stopped {

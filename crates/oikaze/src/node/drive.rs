@@ -1,6 +1,7 @@
 //! Who waits, drives: the loop of a waiting thread.
 
 use super::sleeper::Sleeper;
+use super::watch::LinkWatch;
 use super::{EngineMode, Node};
 use crate::role::{Driving, Handover};
 use arrayvec::ArrayVec;
@@ -53,6 +54,7 @@ impl Node {
     fn drive<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
         let last = deadline.map(|deadline| self.time_of(deadline));
         let mut idle_since: Option<Time> = None;
+        let mut watch = LinkWatch::new(self);
         loop {
             // One look at the clock a round: it costs as much as the rest of an idle turn.
             let now = self.now();
@@ -67,6 +69,9 @@ impl Node {
                 Some(work) if work.is_idle() => {}
                 Some(_) => {
                     idle_since = None;
+                    if !self.waiting.spin.is_zero() {
+                        watch.release();
+                    }
                     continue;
                 }
                 None => {
@@ -78,17 +83,23 @@ impl Node {
             let since = *idle_since.get_or_insert(now);
             if now - since < self.waiting.spin {
                 std::hint::spin_loop();
-            } else if let Some(value) = self.sleep_on_socket(deadline, ready) {
+            } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
                 return Some(value);
             }
         }
     }
 
     /// Block until the socket has something, a timer is due, another thread has news for us, or the deadline comes.
-    fn sleep_on_socket<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
-        self.driver.fall_asleep(self.now() + SLEEP_MAX);
+    fn sleep_on_socket<T>(
+        &self,
+        watch: &mut LinkWatch<'_>,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let most = watch.hold();
+        self.driver.fall_asleep(self.now() + most);
         let next = self.next_timeout();
-        let timeout = self.span_until(next).min(until(deadline)).min(SLEEP_MAX);
+        let timeout = self.span_until(next).min(until(deadline)).min(most);
         self.driver.fall_asleep(self.now() + timeout);
         // Submissions and outcomes since the last look: their makers may not have seen us sleep.
         let value = ready();

@@ -1,6 +1,6 @@
 //! The helper thread: page faults always, the socket while nobody drives; or, in thread mode, the driver for good.
 
-use super::drive::SLEEP_MAX;
+use super::watch::LinkWatch;
 use super::{EngineMode, Node};
 use crate::engine::{Request, Submission};
 use crate::role::Sleep;
@@ -35,10 +35,12 @@ impl Drop for EndTogether {
 
 impl Node {
     fn help(&self) {
+        let mut watch = LinkWatch::new(self);
         while !self.closing.load(Ordering::SeqCst) {
             let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
-                Sleep::Watch => (true, self.watch()),
+                Sleep::Watch => (true, self.watch(&mut watch)),
                 Sleep::Away(limit) => {
+                    watch.release();
                     let faults = self.poll(&self.helper, false, true, limit);
                     self.helper.wake_up();
                     (false, faults)
@@ -56,10 +58,11 @@ impl Node {
     }
 
     /// Sleep on socket and faults, until the next timer; true if there are faults.
-    fn watch(&self) -> bool {
-        self.helper.fall_asleep(self.now() + SLEEP_MAX);
+    fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
+        let most = watch.hold();
+        self.helper.fall_asleep(self.now() + most);
         let next = self.next_timeout();
-        let timeout = self.span_until(next).min(SLEEP_MAX);
+        let timeout = self.span_until(next).min(most);
         self.helper.fall_asleep(self.now() + timeout);
         // What came between the last turn and falling asleep: its maker may not have seen us sleep.
         let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);

@@ -9,6 +9,7 @@ mod drive;
 mod helper;
 mod sleeper;
 mod waiting;
+mod watch;
 
 pub use waiting::{EngineMode, Waiting};
 

@@ -118,8 +118,18 @@ pub trait Link: Send {
     /// Bytes that may wait to be received before some are lost.
     fn receive_buffer(&self) -> usize;
 
-    /// Becomes readable when something has arrived (level-triggered).
+    /// Becomes readable when something has arrived (level-triggered), while the link is [watched](Link::watch).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Somebody is about to sleep on [`Link::fd`] (`true`), or does so no more (`false`): one call of either kind for each sleeper. To
+    /// be watched costs each datagram that arrives half a microsecond.
+    ///
+    /// # Errors
+    /// The link cannot be watched; it must be asked again and again instead.
+    fn watch(&mut self, yes: bool) -> io::Result<()> {
+        let _ = yes;
+        Ok(())
+    }
 
     /// When the link should be called again though [`Link::fd`] announces nothing: [`Link::receive`] has something to give then, or
     /// [`Link::send`], which had no room, may have some.
@@ -162,6 +172,9 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         (**self).fd()
+    }
+    fn watch(&mut self, yes: bool) -> io::Result<()> {
+        (**self).watch(yes)
     }
     fn next_wakeup(&self) -> Option<Instant> {
         (**self).next_wakeup()

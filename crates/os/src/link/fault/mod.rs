@@ -162,6 +162,10 @@ impl<L: Link> Link for Fault<L> {
         self.inner.fd()
     }
 
+    fn watch(&mut self, yes: bool) -> io::Result<()> {
+        self.inner.watch(yes)
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         self.held.waiting.iter().map(|late| late.due).chain(self.inner.next_wakeup()).min()
     }

@@ -46,8 +46,10 @@ pub struct UdpLink {
     sockets: Vec<Socket>,
     /// Of single peers.
     connected: ConnectedSet,
-    /// Watches all sockets, if there are several or may be.
-    watch: Option<OwnedFd>,
+    /// Readable when any socket is, while somebody sleeps on it: then all sockets are in it.
+    watch: OwnedFd,
+    /// How many do.
+    sleepers: u32,
     pool: Pool,
     /// The socket that had something last is looked at each time, the others in turn.
     hot: usize,
@@ -71,7 +73,8 @@ impl UdpLink {
     /// [`BindError`]: the port is in use, the address is not ours, and what to do about it.
     pub fn bind(ask: &Bind) -> Result<UdpLink, BindError> {
         let (sockets, mut notices) = bind::open(ask)?;
-        let watch = if sockets.len() > 1 || !ask.without.connect { Some(watch(&sockets)?) } else { None };
+        let watch =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| BindError::System { what: "watch sockets (epoll)", why })?;
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,
@@ -94,6 +97,7 @@ impl UdpLink {
             sockets,
             connected: ConnectedSet::default(),
             watch,
+            sleepers: 0,
             pool: Pool::new(),
             hot: 0,
             looks: 0,
@@ -173,9 +177,8 @@ impl UdpLink {
     /// Give a peer a socket of its own, if that works.
     fn connect(&mut self, to: SocketAddr) {
         let Some(own) = self.socket_for(to).and_then(|index| self.sockets.get(index)) else { return };
-        let Some(watch) = &self.watch else { return };
         let connected = self.connected.connect(to, own, self.buffer, &self.without);
-        if connected.is_some_and(|socket| watch_one(watch, &socket.fd).is_err()) {
+        if self.sleepers > 0 && connected.is_some_and(|socket| watch_one(&self.watch, socket).is_err()) {
             self.connected.give_up(self.connected.sockets.len() - 1);
         }
     }
@@ -239,16 +242,11 @@ impl UdpLink {
     }
 }
 
-/// One descriptor that is readable when any socket is.
-fn watch(sockets: &[Socket]) -> Result<OwnedFd, BindError> {
-    let fail = |why| BindError::System { what: "watch several sockets (epoll)", why };
-    let watch = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fail)?;
-    sockets.iter().try_for_each(|socket| watch_one(&watch, &socket.fd)).map_err(fail)?;
-    Ok(watch)
-}
-
-fn watch_one(watch: &OwnedFd, socket: &OwnedFd) -> Result<(), Errno> {
-    epoll::add(watch, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+fn watch_one(watch: &OwnedFd, socket: &Socket) -> Result<(), Errno> {
+    match epoll::add(watch, &socket.fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
+        Err(Errno::EXIST) => Ok(()),
+        done => done,
+    }
 }
 
 impl Link for UdpLink {
@@ -306,7 +304,24 @@ impl Link for UdpLink {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.watch.as_ref().map(AsFd::as_fd).or_else(|| self.sockets.first().map(|socket| socket.fd.as_fd()))
+        Some(self.watch.as_fd())
+    }
+
+    /// A socket in the set costs the sender of each datagram to it, on the same machine, and else the interrupt, half a microsecond.
+    fn watch(&mut self, yes: bool) -> io::Result<()> {
+        if yes {
+            self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket))?;
+            self.sleepers += 1;
+        } else {
+            self.sleepers = self.sleepers.saturating_sub(1);
+            if self.sleepers == 0 {
+                // One that is not in it was closed meanwhile or has never been: nothing is lost.
+                self.all_sockets().for_each(|socket| {
+                    let _ = epoll::delete(&self.watch, &socket.fd);
+                });
+            }
+        }
+        Ok(())
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

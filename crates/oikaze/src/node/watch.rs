@@ -1,0 +1,50 @@
+//! Sleeping on the link: announced before, and taken back as soon as the sleeper has other ways to look.
+
+use super::Node;
+use oikaze_os::link::Link;
+use std::time::Duration;
+
+/// A link that cannot be watched is looked at so often.
+const UNWATCHED: Duration = Duration::from_millis(1);
+
+/// One thread's claim on the link's descriptor; given back when dropped.
+pub(super) struct LinkWatch<'n> {
+    node: &'n Node,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Watched,
+    Refused,
+}
+
+impl<'n> LinkWatch<'n> {
+    pub fn new(node: &'n Node) -> Self {
+        Self { node, state: State::Idle }
+    }
+
+    /// From here on the descriptor tells of arrivals, those before included. For how long one may sleep on it at most.
+    pub fn hold(&mut self) -> Duration {
+        if self.state == State::Idle {
+            let watched = self.node.with_engine(|engine| engine.link_mut().watch(true));
+            self.state = if watched.is_ok() { State::Watched } else { State::Refused };
+        }
+        if self.state == State::Watched { super::drive::SLEEP_MAX } else { UNWATCHED }
+    }
+
+    /// No sleep is ahead: arrivals need not be announced.
+    pub fn release(&mut self) {
+        if std::mem::replace(&mut self.state, State::Idle) == State::Watched {
+            // To take it back cannot fail.
+            let _ = self.node.with_engine(|engine| engine.link_mut().watch(false));
+        }
+    }
+}
+
+impl Drop for LinkWatch<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
