@@ -220,6 +220,10 @@ impl<L: Link> Link for Tap<L> {
         self.inner.fd()
     }
 
+    fn watch(&mut self, yes: bool) -> io::Result<()> {
+        self.inner.watch(yes)
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         self.inner.next_wakeup()
     }
