@@ -1,6 +1,7 @@
-//! Chores: `cargo xtask test | soak | fuzz | bench`.
+//! Chores: `cargo xtask test | soak | fuzz | clauses | bench`.
 #![forbid(unsafe_code)]
 
+mod clauses;
 mod command;
 mod fuzz;
 mod soak;
@@ -30,6 +31,8 @@ enum Chore {
     Soak(soak::Settings),
     /// Hostile bytes against every parser.
     Fuzz(fuzz::Settings),
+    /// Is every clause of spec/ cited by code and by a test?
+    Clauses,
     /// Oikaze and its peers side by side: `cargo xtask bench wind [--quick] [--json FILE]`.
     Bench {
         /// Which bench, and what it is told; `--help` says more.
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Chore::Test { seeds } => test::run(seeds),
         Chore::Soak(settings) => soak::run(&settings),
         Chore::Fuzz(settings) => fuzz::run(&settings),
+        Chore::Clauses => clauses::run(),
         Chore::Bench { arguments } => bench(&arguments),
     };
     match result {

@@ -1,5 +1,6 @@
 //! All tests, and their sum.
 
+use crate::clauses;
 use crate::command::{Step, cargo, target};
 
 /// Sums of cargo's `test result:` lines.
@@ -53,6 +54,7 @@ pub fn run(seeds: u64) -> Result<(), String> {
     let planted = ["test", "-p", "oikaze-protocol", "--features", "planted-bugs", "--lib", "--", "--ignored", "planted"];
     tests("planted bugs", cargo(&planted));
     tests("model", model(&["all_classes_exhaustively", "bugs_are_found"]));
+    failures.extend(clauses::run().err());
     failures.extend(simulate(0, seeds).err());
     println!();
     for summary in summaries {

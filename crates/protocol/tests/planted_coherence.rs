@@ -15,6 +15,7 @@ fn first_failure(seeds: u64) -> Option<u64> {
         .find(|seed| panic::catch_unwind(|| programs::run(2 + (*seed % 3) as u32, 1 + (*seed % 2) as usize, *seed)).is_err())
 }
 
+/// COH-3.6.
 #[test]
 fn planted_bugs_are_caught() {
     panic::set_hook(Box::new(|_| {}));

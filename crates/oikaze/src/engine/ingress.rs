@@ -80,7 +80,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 }
 
-/// Whose connection a datagram belongs to and on which path it came; its seal is verified last (WIND-10.2).
+/// Whose connection a datagram belongs to and on which path it came; its seal is verified last (WIND-10.2) (WIND-10.1, WIRE-5.3).
 fn addressee(view: &View<'_>, from: SocketAddr, peers: &mut Peers, checksum: Checksum) -> Result<(Rank, u8), Dropped> {
     let rank = peers.of_connection(view.header().connection).ok_or(Dropped::Stranger)?;
     let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(Dropped::Stranger)?;

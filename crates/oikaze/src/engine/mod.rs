@@ -227,7 +227,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.settle(now);
     }
 
-    /// One turn.
+    /// One turn (WIND-10.4).
     pub fn turn(&mut self, now: Time) -> Work {
         self.looked = now;
         let received = self.ingress(now);

@@ -82,7 +82,7 @@ mod tests {
     use super::Checksum;
     use oikaze_protocol::wire::{Seal, SealKind};
 
-    /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only.
+    /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only (WIRE-5.1, 5.2).
     #[test]
     fn what_each_kind_covers() {
         let (covered, payload) = (b"header and frames".as_slice(), b"payload".as_slice());

@@ -192,3 +192,30 @@ pub(super) fn ranges(sorted: impl IntoIterator<Item = PageId>) -> Vec<(ArrayId, 
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn homes(homes: &Homes, pages: u64, nodes: u32) -> Vec<Rank> {
+        (0..pages).map(|page| homes.home(page, pages, nodes)).collect()
+    }
+
+    /// COH-2.2, to the page.
+    #[test]
+    fn each_page_has_its_home() {
+        assert_eq!(homes(&Homes::Block, 8, 3), [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(homes(&Homes::Block, 2, 4), [0, 2]);
+        assert_eq!(homes(&Homes::Cyclic { pages: 1 }, 5, 2), [0, 1, 0, 1, 0]);
+        assert_eq!(homes(&Homes::Cyclic { pages: 2 }, 7, 3), [0, 0, 1, 1, 2, 2, 0]);
+        assert_eq!(homes(&Homes::Explicit([2, 0, 1].into()), 3, 3), [2, 0, 1]);
+        for (pages, nodes) in [(1u64, 1u32), (8, 3), (100, 7), (3, 8)] {
+            let all = homes(&Homes::Block, pages, nodes);
+            for rank in 0..nodes {
+                let block = Homes::block(rank, pages, nodes);
+                assert!((0..pages).all(|page| (all[page as usize] == rank) == block.contains(&page)));
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Bytes of coherence's own messages (COH-9): numbers as LEB128, everything read is checked.
+//! Bytes of coherence's own messages (COH-9): numbers as LEB128, everything read is checked (COH-9.1).
 
 use crate::wind::{Head, Refusal};
 use alloc::vec::Vec;

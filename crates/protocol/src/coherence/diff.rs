@@ -1,4 +1,4 @@
-//! Differences between a page and its twin (COH-5.2): found by 64-bit words, told by bytes.
+//! Differences between a page and its twin (COH-5.2): found by 64-bit words, told by bytes (COH-1.2, 1.3).
 //!
 //! A byte that this node did not change is never told: another node may be writing it at this moment. So a page is sent whole
 //! only if every byte of it has changed; a page with scattered changes is sent as a bit per byte and the changed bytes, which
@@ -36,7 +36,7 @@ pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Append the changes of one page to a message's body; `false` if there are none.
+/// Append the changes of one page to a message's body; `false` if there are none (COH-9.3).
 pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Writer) -> bool {
     let runs = changed(twin, now);
     if runs.is_empty() {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// COH-5.2: twin + diff = page, and no byte is told that did not change.
+        /// COH-5.2: twin + diff = page, and no byte is told that did not change (COH-9.3).
         #[test]
         fn a_diff_turns_the_twin_into_the_page(edits in prop::collection::vec((0..PAGE, 1..300usize, any::<u8>()), 0..40), dense in any::<bool>()) {
             let twin: Vec<u8> = (0..PAGE).map(|i| (i * 7) as u8).collect();

@@ -95,7 +95,7 @@ impl Coherence {
         pages.install(id.0, id.1..id.1 + 1, access);
     }
 
-    /// A node that this node has found dead: all others are told, for they may not be talking to it.
+    /// A node that this node has found dead: all others are told, for they may not be talking to it (COH-8.1).
     pub(super) fn report_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
         if rank >= self.nodes || rank == self.me {
             return;
@@ -109,7 +109,7 @@ impl Coherence {
         self.bury(rank, pages);
     }
 
-    /// A node is dead: all that waits for it ends.
+    /// A node is dead: all that waits for it ends (COH-8.2).
     pub(super) fn bury(&mut self, rank: Rank, pages: &mut dyn Pages) {
         let gone: Vec<u64> = self.posted.iter().filter(|(_, posted)| posted.to == rank).map(|(number, _)| *number).collect();
         for number in gone {
@@ -133,7 +133,7 @@ impl Coherence {
     }
 
     /// A message was refused, or one of our own made no sense: shared memory cannot go on. Every pending and later
-    /// synchronisation of this node fails, and takes part in collectives only to make them fail everywhere.
+    /// synchronisation of this node fails, and takes part in collectives only to make them fail everywhere (COH-8.4).
     pub(super) fn break_down(&mut self, doing: Doing, rank: Rank, refusal: Refusal, pages: &mut dyn Pages) {
         if self.left || self.broken.is_some() {
             return;

@@ -249,7 +249,7 @@ impl Coherence {
         self.touches_due |= decided;
     }
 
-    /// Give up a run: its home is dead or has refused it. Every page of it that is not here yet keeps its last bytes.
+    /// Give up a run: its home is dead or has refused it. Every page of it that is not here yet keeps its last bytes (COH-3.8).
     pub(super) fn give_up_run(&mut self, number: u64, pages: &mut dyn Pages) {
         let Some(run) = self.fetches.runs.remove(&number) else { return };
         if let Some(answer) = run.answer {

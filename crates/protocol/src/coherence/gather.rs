@@ -64,7 +64,7 @@ impl Coherence {
         (0..self.nodes).filter(|rank| !arrivals.is_empty() && !arrivals.contains_key(rank)).collect()
     }
 
-    /// All are here: what everybody knows from now on, and for each node the pages that it does not know to be old.
+    /// All are here: what everybody knows from now on, and for each node the pages that it does not know to be old (COH-6.4).
     fn let_go(&mut self) {
         let arrivals = core::mem::take(&mut self.gather.arrivals);
         let epoch = self.gather.epoch;

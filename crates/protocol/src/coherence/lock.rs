@@ -74,7 +74,7 @@ impl Coherence {
         }
     }
 
-    /// Our diffs are at their homes: the lock may go, with what its next holder may not know.
+    /// Our diffs are at their homes: the lock may go, with what its next holder may not know (COH-7.2).
     pub(super) fn give_back(&mut self, lock: u64, request: u64, vector: &Vector) {
         let manager = self.manager(lock);
         let mut body = Writer::default();

@@ -1,4 +1,4 @@
-//! A node as the manager of locks (COH-7): one queue per lock, first come, first served.
+//! A node as the manager of locks (COH-7): one queue per lock, first come, first served (COH-7.1).
 
 use super::Coherence;
 use super::codec::{Headline, Reader, Writer};

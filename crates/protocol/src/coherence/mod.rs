@@ -1,4 +1,4 @@
-//! Shared arrays (spec/coherence.md): home-based lazy release consistency.
+//! Shared arrays (spec/coherence.md): home-based lazy release consistency (COH-1.1).
 
 mod agreement;
 mod array;
@@ -125,7 +125,7 @@ impl Coherence {
     }
 
     /// The number that the next [`Self::declare`] will give. Its memory must stand in `pages`, and its alias must be told by
-    /// [`Self::set_alias_region`], before `declare`: others may fetch from it as soon as they have all declared it.
+    /// [`Self::set_alias_region`], before `declare`: others may fetch from it as soon as they have all declared it (COH-2.3).
     #[must_use]
     pub fn next_array(&self) -> ArrayId {
         self.arrays.len() as ArrayId
@@ -235,7 +235,7 @@ impl Coherence {
     }
 
     /// Nobody waits any longer for this operation (a time limit passed): no event comes. A lock that is granted later is given
-    /// back at once; a collective goes on, for the other nodes wait for it.
+    /// back at once; a collective goes on, for the other nodes wait for it (COH-7.5).
     pub fn cancel(&mut self, token: Token, pages: &mut dyn Pages) {
         self.touches.retain(|touch| touch.token != token);
         self.collective.cancel(token);

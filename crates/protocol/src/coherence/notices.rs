@@ -1,4 +1,4 @@
-//! Write notices (COH-4): which pages an interval has written, as runs of pages.
+//! Write notices (COH-4): which pages an interval has written, as runs of pages (COH-4.2).
 
 use super::array::{Array, PageId};
 use super::codec::{Reader, Writer};
@@ -64,7 +64,7 @@ impl Runs {
     }
 }
 
-/// What one node wrote between two of its releases; several in a row may have been joined into one (COH-4.5).
+/// What one node wrote between two of its releases; several in a row may have been joined into one (COH-4.1, COH-4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub writer: Rank,

@@ -133,7 +133,7 @@ impl Coherence {
         }
     }
 
-    /// Compare a page with its twin, which ends here; its changes go into the parcel for its home. Is there any?
+    /// Compare a page with its twin, which ends here; its changes go into the parcel for its home. Is there any? (COH-5.3)
     fn parcel(&mut self, id: PageId, parcels: &mut Parcels, pages: &mut dyn Pages) -> bool {
         let Some(array) = self.arrays.get_mut(id.0 as usize) else { return false };
         let Some(twin) = array.twins.remove(&id.1) else { return false };

@@ -53,7 +53,7 @@ pub trait Memory {
     /// Find the region with this key and check right and bounds (without overflow): its slot in the table.
     ///
     /// # Errors
-    /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`].
+    /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`] (MEM-1.2, 1.3 and 1.4).
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal>;
 
     /// Is this range still inside a live region in that slot? (For destinations of our own gets.)

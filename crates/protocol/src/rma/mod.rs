@@ -92,7 +92,7 @@ impl Rma {
         self.names.publish(name, published)
     }
 
-    /// Take a name back. The region's key stays valid until the region is removed.
+    /// Take a name back. The region's key stays valid until the region is removed (MEM-6.3).
     pub fn withdraw(&mut self, name: &str) -> Option<Published> {
         self.names.withdraw(name)
     }
@@ -149,7 +149,7 @@ impl Rma {
         ended.into_iter().map(|(token, serving)| (serving.to, token)).collect()
     }
 
-    /// Upper's `withdrawn`: the peer took a message back that it may have begun.
+    /// Upper's `withdrawn`: the peer took a message back that it may have begun (MEM-7.5).
     pub fn withdrawn(&mut self, from: Rank, number: u64) {
         // The data of a get: the peer says *gone*, too, and that ends the request.
         let _ = self.end(from, number);
@@ -214,7 +214,7 @@ impl Rma {
         }
     }
 
-    /// Remember where a fragmented message goes.
+    /// Remember where a fragmented message goes (MEM-9.1).
     fn begin(&mut self, from: Rank, number: u64, transfer: Transfer) -> Result<(), Refusal> {
         let peer = self.peers.entry(from).or_default();
         if peer.transfers.len() >= TRANSFERS_PER_PEER {

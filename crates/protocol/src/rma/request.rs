@@ -1,4 +1,4 @@
-//! The requester: calls become messages, Wind's events become completions.
+//! The requester: calls become messages, Wind's events become completions (MEM-7.3).
 
 use super::ticket::Asked;
 use super::{AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names};
@@ -8,7 +8,7 @@ use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
 
 impl Rma {
-    /// Write `body` at `offset` of the region with this key; then, if asked, add to a word (MEM-3).
+    /// Write `body` at `offset` of the region with this key; then, if asked, add to a word (MEM-3, MEM-3.1, 3.6).
     ///
     /// # Errors
     /// Longer than one operation carries.

@@ -1,4 +1,4 @@
-//! The target: what peers ask of this node's memory. Everything here came from a network.
+//! The target: what peers ask of this node's memory. Everything here came from a network (MEM-9.2).
 
 use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer};
 use crate::Rank;
@@ -32,7 +32,7 @@ impl Rma {
         Ok(Admission::Place)
     }
 
-    /// Upper's `place`: verified bytes of an admitted message. Ignored if their place is gone, or was never granted.
+    /// Upper's `place`: verified bytes of an admitted message. Ignored if their place is gone, or was never granted (MEM-3.3).
     pub fn place(&mut self, from: Rank, number: u64, start: u64, bytes: &[u8], memory: &mut impl Memory) {
         let Some(peer) = self.peers.get(&from) else { return };
         match peer.transfers.get(&number) {
@@ -54,7 +54,7 @@ impl Rma {
         }
     }
 
-    /// Upper's `deliver`: a message is whole and it is its turn.
+    /// Upper's `deliver`: a message is whole and it is its turn (MEM-2.3, 2.4).
     ///
     /// # Errors
     /// A refusal, told to the sender. Nothing was changed then, except that bytes of a fragmented put may have been placed.
@@ -88,6 +88,7 @@ impl Rma {
         }
     }
 
+    /// MEM-4.1, 4.7.
     fn serve_get(
         &mut self,
         from: Rank,
@@ -109,6 +110,7 @@ impl Rma {
         Ok(())
     }
 
+    /// MEM-5.2.
     fn serve_atomic(
         &mut self,
         from: Rank,
@@ -131,6 +133,7 @@ impl Rma {
         Ok(())
     }
 
+    /// MEM-6.2.
     fn serve_lookup(&mut self, from: Rank, ticket: TicketId, name: &[u8]) -> Result<(), Refusal> {
         self.room_for_answer(from)?;
         if name.is_empty() || name.len() > NAME_MAX {
@@ -147,6 +150,7 @@ impl Rma {
         Ok(())
     }
 
+    /// MEM-8.1.
     fn deliver_user(&mut self, from: Rank, class: Class, tag: u64, body: Delivered<'_>) -> Result<(), Refusal> {
         let body = match body {
             Delivered::Bytes(bytes) => bytes.to_vec(),

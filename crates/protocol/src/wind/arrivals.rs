@@ -69,7 +69,7 @@ impl Arrivals {
         }
     }
 
-    /// Has this datagram not come before?
+    /// Has this datagram not come before? (WIND-3.2)
     pub fn is_new(&self, number: u64) -> bool {
         planted(Bug::AcceptDuplicateDatagram) || (number >= self.floor && !self.seen.contains(number))
     }
@@ -208,5 +208,41 @@ impl Arrivals {
     /// That datagram was lost: refusals must be told again.
     pub fn tell_again(&mut self) {
         self.due |= !self.refusals.is_empty();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers arrive, one a microsecond, each wanting this; is the last acknowledged at once?
+    fn at_once(numbers: impl IntoIterator<Item = u64>, wants: Wants) -> bool {
+        let mut arrivals = Arrivals::new(0);
+        let mut now = Time(0);
+        for number in numbers {
+            now = Time(number * 1000);
+            arrivals.record(number, now, wants);
+        }
+        let due = arrivals.is_due(now);
+        // If not, then in time, and no sooner.
+        if !due && wants != Wants::Nothing {
+            let deadline = arrivals.deadline().unwrap();
+            assert_eq!(deadline, Time(1000) + ACK_DELAY);
+            assert!(arrivals.is_due(deadline) && !arrivals.is_due(Time(deadline.0 - 1)));
+        }
+        due
+    }
+
+    /// WIND-3.3.
+    #[test]
+    fn when_it_is_told() {
+        let all = u64::from(ACK_EVERY);
+        assert!(at_once([1], Wants::AtOnce));
+        assert!(!at_once([1], Wants::Acknowledgement));
+        assert!(!at_once(1..all, Wants::Acknowledgement), "all in order, and few");
+        assert!(at_once(1..=all, Wants::Acknowledgement), "many");
+        assert!(at_once([1, 3], Wants::Acknowledgement), "one is missing");
+        assert!(at_once([2, 1], Wants::Acknowledgement), "one was late");
+        assert!(!at_once(1..100, Wants::Nothing));
     }
 }

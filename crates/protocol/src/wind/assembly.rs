@@ -47,7 +47,7 @@ impl Assembly {
         self.have.covers(&(0..self.len))
     }
 
-    /// Take bytes in. `place` is called for those that have not come before, each once (WIND-3.5).
+    /// Take bytes in. `place` is called for those that have not come before, each once (WIRE-3.5, WIND-4.1).
     pub fn fill(&mut self, offset: u64, bytes: &[u8], mut place: impl FnMut(u64, &[u8])) -> Filled {
         let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.len) else { return Filled::Outside };
         let range = offset..end;
@@ -93,7 +93,7 @@ mod tests {
     use std::vec;
 
     proptest! {
-        /// WIND-3.5: whatever overlaps, each byte is placed once and where it belongs.
+        /// WIRE-3.5: whatever overlaps, each byte is placed once and where it belongs.
         #[test]
         fn each_byte_once(len in 1..200u64, pieces in prop::collection::vec((0..220u64, 1..40usize), 1..60)) {
             let source: Vec<u8> = (0..len).map(|n| n as u8).collect();

@@ -84,7 +84,7 @@ pub(super) struct Due {
 
 impl Connection {
     /// A connection to `peer`, which has `paths` candidate addresses (numbered from 0). Nothing is sent before
-    /// [`connect`](Self::connect) or before the peer calls.
+    /// [`connect`](Self::connect) or before the peer calls (WIND-1.1).
     #[must_use]
     pub fn new(settings: Settings, me: Introduction, peer: Rank, paths: u8, now: Time) -> Connection {
         let me = Introduction {
@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Start calling the peer: HELLOs go to every candidate path in rotation until one answers.
+    /// Start calling the peer: HELLOs go to every candidate path in rotation until one answers (WIND-1.4).
     pub fn connect(&mut self, now: Time) {
         if self.phase == Phase::Open {
             self.handshake.call(now);
@@ -293,7 +293,7 @@ impl Connection {
         self.ask_for_credit(now);
     }
 
-    /// The peer was silent: ask it, unless an answer is expected anyway. A good moment to give memory back.
+    /// The peer was silent: ask it, unless an answer is expected anyway. A good moment to give memory back (WIND-7.1).
     fn ask(&mut self) {
         self.due.ping |= self.flight.is_empty();
         if self.is_idle() {
@@ -436,7 +436,7 @@ impl Connection {
     }
 }
 
-/// A datagram was lost: what it carried is to be sent again.
+/// A datagram was lost: what it carried is to be sent again (WIND-5.5).
 pub(super) fn lost(
     outbox: &mut Outbox,
     arrivals: &mut Arrivals,

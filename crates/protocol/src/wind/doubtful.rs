@@ -132,6 +132,7 @@ mod tests {
     }
 
     proptest! {
+        /// WIND-5.6.
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec((any::<bool>(), 1..20u64, 0..10u64), 1..200)) {
             let mut doubtful = Doubtful::default();
@@ -157,6 +158,7 @@ mod tests {
         }
     }
 
+    /// WIND-5.6.
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut doubtful = Doubtful::default();

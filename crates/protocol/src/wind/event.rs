@@ -40,7 +40,7 @@ pub enum Death {
     /// The two ends do not fit.
     #[error("handshake refused: {0}")]
     Refused(HandshakeRefusal),
-    /// No candidate path was ever answered.
+    /// No candidate path was ever answered (WIND-1.8).
     #[error("no address of the peer ever answered: is it running, and does a firewall let UDP through?")]
     Unreachable,
 }

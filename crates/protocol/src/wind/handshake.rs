@@ -13,7 +13,7 @@ use crate::wire::{Builder, Hello, Refuse, SealKind, Shown};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What a handshake frame has changed.
+/// What a handshake frame has changed (WIND-1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Nothing,

@@ -22,17 +22,17 @@ const OVERHEAD: u64 = (HEAD_MAX + 128) as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     New,
-    /// It had come before.
+    /// It had come before (WIND-2.7).
     Duplicate,
     /// No room to hold it: the datagram may not be acknowledged.
     NoRoom,
-    /// A fragment of a message whose beginning has not come: likewise.
+    /// A fragment of a message whose beginning has not come: likewise (WIND-2.6).
     Unknown,
     /// No correct peer says this: likewise.
     Wrong,
 }
 
-/// A whole message that waits for its turn.
+/// A whole message that waits for its turn (WIND-2.8).
 #[derive(Clone, Debug, Hash)]
 struct Held {
     class: Class,
@@ -145,7 +145,7 @@ impl Inbox {
         Taken::New
     }
 
-    /// A message begins. `whole`: all of its body is in the same datagram, and is taken in too.
+    /// A message begins. `whole`: all of its body is in the same datagram, and is taken in too (WIND-2.10).
     pub fn open<U: Upper>(&mut self, open: &Open<'_>, whole: Option<(Fragment, &[u8])>, above: &mut Above<'_, U>) -> Taken {
         let Open { number, class, credited, head, len } = *open;
         match (self.first_sight(number, credited, len), whole) {
@@ -240,7 +240,7 @@ impl Inbox {
         Taken::New
     }
 
-    /// Its sender took a message back (WIND-4.7).
+    /// Its sender took a message back (WIND-2.9, WIND-4.7).
     pub fn withdraw<U: Upper>(&mut self, withdrawal: Withdrawal, above: &mut Above<'_, U>) -> Taken {
         let Withdrawal { number, charged, len } = withdrawal;
         match self.first_sight(number, charged, len) {
@@ -358,7 +358,7 @@ impl Inbox {
         }
     }
 
-    /// Deliver a whole message that is held or gathered; its slot is done.
+    /// Deliver a whole message that is held or gathered; its slot is done (WIND-2.11).
     fn complete<U: Upper>(&mut self, number: u64, above: &mut Above<'_, U>) {
         let Some(slot) = self.slot(number) else { return };
         let (taken, credited, len, cost) = match core::mem::replace(slot, Slot::Done) {

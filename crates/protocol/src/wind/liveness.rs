@@ -4,7 +4,7 @@ use super::Settings;
 use crate::time::Time;
 use core::time::Duration;
 
-/// What a look at the clock says.
+/// What a look at the clock says (WIND-7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pulse {
     Fine,
@@ -77,6 +77,7 @@ mod tests {
         Liveness::new(&Settings { failure_time: Duration::from_millis(500), ..Settings::default() }, ms(0))
     }
 
+    /// WIND-7.1, 7.2.
     #[test]
     fn asks_five_times_and_then_gives_up() {
         let mut life = fresh();
@@ -94,6 +95,7 @@ mod tests {
         assert_eq!((asked, dead), (4, ms(500)));
     }
 
+    /// WIND-7.4.
     #[test]
     fn own_sleep_is_not_held_against_the_peer() {
         let mut life = fresh();

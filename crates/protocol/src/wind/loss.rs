@@ -45,6 +45,7 @@ pub(super) fn judge(
 mod tests {
     use super::*;
 
+    /// WIND-5.2, 5.3.
     #[test]
     fn three_later_ones_or_time() {
         let overtaker = Overtaker { number: 13, round_trip: Duration::from_nanos(100) };

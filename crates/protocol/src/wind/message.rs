@@ -4,7 +4,7 @@ use crate::limits::HEAD_MAX;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// The three classes of paper 004, section 3.
+/// The three classes of paper 004, section 3 (WIND-2.1).
 ///
 /// Messages of one connection share one number space, in the order in which they were posted (WIND-2.2). The rule across classes is
 /// kept by the receiver (WIND-2.3): an ordered (or synchronous) message is delivered when *every* message with a smaller number,

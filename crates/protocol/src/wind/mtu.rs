@@ -83,7 +83,7 @@ const MEMORY: u32 = 512;
 const NEVER: Time = Time(u64::MAX);
 
 impl Mtu {
-    /// The routes of both ends carry so much, they say.
+    /// The routes of both ends carry so much, they say (WIRE-1.2, WIND-8.1).
     pub fn new(ceiling: usize) -> Mtu {
         let ceiling = ceiling.max(DATAGRAM_MIN);
         Mtu {

@@ -428,7 +428,7 @@ impl Outbox {
         }
     }
 
-    /// All of the message has arrived: an unordered one is settled, the others in their turn (WIND-4.4).
+    /// All of the message has arrived: an unordered one is settled, the others in their turn (WIND-4.2, WIND-4.4).
     fn arrived(&mut self, number: u64, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         message.body = Body::Empty;
@@ -442,7 +442,7 @@ impl Outbox {
         }
     }
 
-    /// The peer's upper layer refused it.
+    /// The peer's upper layer refused it (WIND-4.5).
     pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
@@ -459,7 +459,7 @@ impl Outbox {
         }
     }
 
-    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is settled, tidy the queues.
+    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is settled, tidy the queues (WIND-4.8).
     pub fn advance(&mut self, events: &mut VecDeque<Event>) {
         while let Some(message) = self.messages.front() {
             match message.stage {

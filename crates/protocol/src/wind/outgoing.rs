@@ -31,7 +31,7 @@ pub(super) struct Progress {
     pub next: u64,
     /// Of those, the ones to be sent again.
     pub lost: RangeSet,
-    /// Of those, the ones that have arrived.
+    /// Of those, the ones that have arrived (WIND-4.3).
     pub acked: RangeSet,
     /// The peer knows the beginning.
     pub opened: bool,
@@ -103,5 +103,21 @@ pub(super) fn cost(len: u64) -> u64 {
 pub(super) fn tell(events: &mut VecDeque<Event>, token: Token, event: impl FnOnce(Token) -> Event) {
     if token != Token::NONE {
         events.push_back(event(token));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{DATAGRAM_ETHERNET, DATAGRAM_MIN, FRAGMENT_ETHERNET, FRAGMENT_JUMBO};
+    use crate::wire::SealKind;
+
+    /// WIND-2.5.
+    #[test]
+    fn a_full_fragment_is_the_largest_that_fits() {
+        let fragment = |datagram| Sizes::within(datagram, SealKind::EndToEnd).fragment;
+        assert_eq!(fragment(8972), FRAGMENT_JUMBO as u64);
+        assert_eq!(fragment(usize::from(DATAGRAM_ETHERNET)), FRAGMENT_ETHERNET as u64);
+        assert_eq!(fragment(DATAGRAM_MIN), (DATAGRAM_MIN - 40 - 4) as u64, "header, FRAGMENT and tag");
     }
 }

@@ -56,6 +56,7 @@ impl Probe {
 mod tests {
     use super::*;
 
+    /// WIND-5.4.
     #[test]
     fn doubles_from_what_was_measured_to_a_hundred_milliseconds() {
         let mut rtt = RoundTrip::default();

@@ -15,7 +15,7 @@ struct Sum {
     elicits: bool,
     /// There is a message in it, or part of one.
     message: bool,
-    /// Something in it could not be taken in: it may not be acknowledged.
+    /// Something in it could not be taken in: it may not be acknowledged (WIND-3.4).
     dropped: bool,
     close: bool,
     /// So many refusals were waiting when its messages were taken in.

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// Before the first sample: a LAN with a busy peer.
 const INITIAL: Duration = Duration::from_millis(1);
 
-/// Smoothed round-trip time and its variation.
+/// Smoothed round-trip time and its variation (WIND-5.1).
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct RoundTrip {
     least: Duration,
@@ -54,6 +54,7 @@ impl RoundTrip {
 mod tests {
     use super::*;
 
+    /// WIND-5.1.
     #[test]
     fn converges_and_subtracts_the_peers_delay() {
         let mut rtt = RoundTrip::default();
@@ -66,6 +67,7 @@ mod tests {
         assert!(smoothed.abs_diff(Duration::from_micros(100)) < Duration::from_micros(2), "{smoothed:?}");
     }
 
+    /// WIND-5.1.
     #[test]
     fn an_impossible_delay_is_not_believed() {
         let mut rtt = RoundTrip::default();

@@ -25,7 +25,7 @@ pub(super) mod kind {
     pub const PAD: u8 = 10;
 }
 
-/// A whole message in one frame.
+/// A whole message in one frame (WIRE-4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallMessage<'a> {
     /// Its number in the connection's one message space.
@@ -40,7 +40,7 @@ pub struct SmallMessage<'a> {
     pub body: &'a [u8],
 }
 
-/// The beginning of a message whose body travels in fragments.
+/// The beginning of a message whose body travels in fragments (WIRE-4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open<'a> {
     /// Its number.
@@ -64,7 +64,7 @@ pub struct Fragment {
     pub offset: u64,
 }
 
-/// A message that its sender has taken back: its number is done, nothing is delivered for it.
+/// A message that its sender has taken back: its number is done, nothing is delivered for it (WIRE-4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Withdrawal {
     /// Its number.
@@ -78,7 +78,7 @@ pub struct Withdrawal {
 /// One frame, checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frame<'a> {
-    /// Asks for an acknowledgement and says nothing.
+    /// Asks for an acknowledgement and says nothing (WIRE-4.1).
     Ping,
     /// What has arrived.
     Acknowledge(Acknowledgement<'a>),
@@ -90,7 +90,7 @@ pub enum Frame<'a> {
     Fragment(Fragment),
     /// A message was taken back.
     Withdraw(Withdrawal),
-    /// The peer says goodbye.
+    /// The peer says goodbye (WIRE-4.7).
     Close,
     /// Handshake: who I am, and whom I see.
     Hello(Hello),

@@ -11,7 +11,7 @@ pub struct Flags(pub u8);
 impl Flags {
     /// The sender asks for an acknowledgement at once.
     pub const ACK_NOW: Flags = Flags(1);
-    /// The first frame is a fragment; its bytes are the datagram's payload.
+    /// The first frame is a fragment; its bytes are the datagram's payload (WIRE-2.5).
     pub const BULK: Flags = Flags(2);
     /// Bits that have a meaning.
     const KNOWN: u8 = 3;
@@ -32,15 +32,15 @@ impl Flags {
 /// `connection u64 | number u64 | flags u8 | seal u8 | frames_len u16 | payload_len u16 | reserved u16`, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The id that the *receiver* chose; 0 in handshake datagrams.
+    /// The id that the *receiver* chose; 0 in handshake datagrams (WIRE-2.1).
     pub connection: u64,
-    /// This datagram's number, never reused within a connection.
+    /// This datagram's number, never reused within a connection (WIRE-2.2).
     pub number: u64,
     /// Flag bits.
     pub flags: Flags,
     /// What the datagram ends with.
     pub seal: SealKind,
-    /// Bytes of all frames.
+    /// Bytes of all frames (WIRE-2.3).
     pub frames_len: u16,
     /// Bytes after the frames and before the tag.
     pub payload_len: u16,

@@ -1,6 +1,6 @@
 //! Datagram and frame formats (spec/wire.md): a checked view of bytes, and the owned meaning that moves up.
 //!
-//! A datagram is `header (24) | frames | payload of at most one bulk frame | tag (≤ 16)`. [`View::parse`] checks the outer
+//! A datagram is `header (24) | frames | payload of at most one bulk frame | tag (≤ 16)` (WIRE-1.1). [`View::parse`] checks the outer
 //! lengths; [`View::frames`] checks each frame as it is reached. Neither ever panics, whatever the bytes are; both only borrow.
 //! [`Builder`] writes the same format. The tag is the business of a [`Seal`] that the engine owns.
 

@@ -52,7 +52,7 @@ pub trait Seal {
         false
     }
 
-    /// Compute the tag over the datagram's bytes in order: the first part is header and frames, those after it the payload.
+    /// Compute the tag over the datagram (WIRE-5.1): the first part is header and frames, those after it the payload.
     fn tag(&self, parts: &[&[u8]], out: &mut [u8]);
 
     /// Is `tag` right for header and frames (`covered`) and `payload`?

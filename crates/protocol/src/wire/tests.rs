@@ -136,7 +136,7 @@ fn read_all(bytes: &[u8]) -> usize {
 }
 
 proptest! {
-    /// WIRE-2, WIRE-4: what was written is read.
+    /// WIRE-2, WIRE-4: what was written is read (WIRE-1.1, 2.3, 3.1, WIRE-4.1 to 4.7).
     #[test]
     fn round_trip(plains in prop::collection::vec(plain(), 0..12), low in any::<u32>(), offset in any::<u64>(), len in 0..2000usize) {
         let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -228,7 +228,7 @@ proptest! {
 /// WIRE-4.10: a padded datagram is as long as its limit, and means nothing more.
 #[test]
 fn padding_fills_a_datagram() {
-    for (limit, frames) in [(33, 2), (32, 1), (31, 1), (1232, 2), (65_507, 2)] {
+    for (limit, frames) in [(36, 2), (35, 1), (32, 1), (31, 1), (1232, 2), (65_507, 2)] {
         let mut bytes = Vec::new();
         let mut builder = Builder::new(&mut bytes, 7, 9, SealKind::HeaderOnly, limit);
         builder.ping();
@@ -261,4 +261,69 @@ fn frames_out_of_place() {
     // WIRE-5.4: the handshake's seal and no other for connection 0, and the other way round.
     assert_eq!(View::parse(&build(0, SealKind::EndToEnd, &|b| b.ping())).unwrap_err(), Malformed::Header);
     assert_eq!(View::parse(&build(5, SealKind::Handshake, &|b| b.ping())).unwrap_err(), Malformed::Header);
+}
+
+/// WIRE-1.3, WIRE-2.1, 2.4, 2.5 and 2.6, WIRE-3.1 and 3.2: what has no meaning is malformed, field by field.
+#[test]
+fn fields_without_meaning() {
+    let good = |payload: &[u8]| {
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
+        if !payload.is_empty() {
+            builder.fragment(Fragment { message_low: 1, offset: 2 }, payload.len() as u16);
+        }
+        builder.ping();
+        builder.finish(Some(payload).filter(|payload| !payload.is_empty()));
+        bytes.extend([0; 4]);
+        bytes
+    };
+    let (small, bulk) = (good(&[]), good(b"bytes"));
+    assert!(View::parse(&small).is_ok() && View::parse(&bulk).is_ok());
+    // Offsets as in section 2: connection 0, number 8, flags 16, seal 17, frames_len 18, payload_len 20, reserved 22.
+    let header = [
+        (&small, 0, 0, "connection 0, the handshake's, with another seal"),
+        (&small, 16, 4, "a flag that is none"),
+        (&small, 16, 128, "another"),
+        (&small, 16, 2, "BULK without a payload"),
+        (&bulk, 16, 0, "a payload without BULK"),
+        (&small, 17, 9, "a seal that is none"),
+        (&small, 22, 1, "reserved"),
+        (&small, 23, 1, "reserved"),
+    ];
+    for (datagram, at, value, what) in header {
+        let mut bytes = datagram.clone();
+        bytes[at] = value;
+        assert_eq!(View::parse(&bytes).err(), Some(Malformed::Header), "{what}");
+    }
+    // The first frame: kind 24, flags 25, len 26.
+    for (at, value, what) in
+        [(24, 0, "kind 0"), (24, 200, "kind 200"), (25, 1, "a flag of PING"), (26, 3, "shorter"), (26, 5, "longer")]
+    {
+        let mut bytes = small.clone();
+        bytes[at] = value;
+        let frames: Vec<_> = View::parse(&bytes).unwrap().frames().collect();
+        assert_eq!(frames, [Err(Malformed::Frame)], "{what}");
+    }
+}
+
+/// WIND-3.1: what must be acknowledged.
+#[test]
+fn what_elicits_an_acknowledgement() {
+    let (number, class, credited, head) = (1, Class::Ordered, false, &[][..]);
+    for frame in [
+        Frame::Ping,
+        Frame::Message(SmallMessage { number, class, credited, head, body: &[] }),
+        Frame::Open(Open { number, class, credited, head, len: 1 }),
+        Frame::Fragment(Fragment { message_low: 1, offset: 0 }),
+        Frame::Withdraw(Withdrawal { number, charged: false, len: 0 }),
+    ] {
+        assert!(frame.elicits(), "{frame:?}");
+    }
+    assert!(!Frame::Close.elicits());
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
+    builder.acknowledge([1..=3].into_iter(), Told::default(), &[]);
+    builder.finish(None);
+    bytes.extend([0; 4]);
+    assert!(View::parse(&bytes).unwrap().frames().all(|frame| !frame.unwrap().elicits()));
 }

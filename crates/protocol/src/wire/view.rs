@@ -75,13 +75,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The frames, each checked when reached.
+    /// The frames, each checked when reached (WIRE-3.1).
     #[must_use]
     pub fn frames(&self) -> Frames<'a> {
         Frames { rest: Reader(self.frames), first: true, header: self.header }
     }
 
-    /// Bytes of the bulk frame.
+    /// Bytes of the bulk frame (WIRE-1.3).
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.payload

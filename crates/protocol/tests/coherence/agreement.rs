@@ -22,6 +22,7 @@ fn all_fail(cluster: &mut Cluster, tokens: &[Token], parts: &[&str]) {
     }
 }
 
+/// COH-2.1.
 #[test]
 fn declarations_that_differ_name_nodes_and_values() {
     type Change = fn(&mut Declaration);
@@ -114,7 +115,7 @@ fn errors_say_what_to_do() {
     assert!(cluster.take(0, token).unwrap().unwrap_err().to_string().contains("declare it first"));
 }
 
-/// After leave() nothing is asked of anybody, and the silence of those who have left is no death.
+/// After leave() nothing is asked of anybody, and the silence of those who have left is no death (COH-6.6).
 #[test]
 fn leaving_is_no_death() {
     for seed in 0..60 {

@@ -10,6 +10,7 @@ fn names(error: &CoherenceError, dead: Rank) -> bool {
     matches!(error, CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. } if *rank == dead)
 }
 
+/// COH-8.1, 8.2.
 #[test]
 fn a_barrier_fails_everywhere_whoever_died() {
     for seed in 0..90 {
@@ -39,7 +40,7 @@ fn a_barrier_fails_everywhere_whoever_died() {
     }
 }
 
-/// COH-8.3: a load from a dead home goes on with the last bytes, and the next synchronisation names array and page.
+/// COH-8.3: a load from a dead home goes on with the last bytes, and the next synchronisation names array and page (COH-3.8).
 #[test]
 fn a_lost_page_is_named_at_the_next_synchronisation() {
     for seed in 0..30 {
@@ -66,6 +67,7 @@ fn a_lost_page_is_named_at_the_next_synchronisation() {
     }
 }
 
+/// COH-8.2.
 #[test]
 fn locks_of_the_dead_fail() {
     for seed in 0..60 {
@@ -126,7 +128,7 @@ fn nobody_hangs_when_a_node_dies() {
     }
 }
 
-/// A wait with a time limit that passed: the lock goes on to others.
+/// A wait with a time limit that passed: the lock goes on to others (COH-7.5).
 #[test]
 fn a_cancelled_lock_is_given_back() {
     for seed in 0..40 {

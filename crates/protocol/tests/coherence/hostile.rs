@@ -6,6 +6,7 @@ use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Admission, Refusal, Token};
 use proptest::prelude::*;
 
+/// COH-9.2.
 fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
     [KIND, code].into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes)).collect()
 }
@@ -71,7 +72,7 @@ fn what_is_wrong_is_refused_with_its_reason() {
     assert!(node.machine.alias(0).iter().all(|byte| *byte == 0), "nothing was written");
 }
 
-/// A peer that refuses what it should not makes every synchronisation fail with its reason, here and elsewhere, without a hang.
+/// COH-8.4: a peer that refuses what it should not makes every synchronisation fail with its reason, everywhere, without a hang.
 #[test]
 fn a_refused_message_fails_the_job_and_nobody_hangs() {
     for seed in 0..20 {

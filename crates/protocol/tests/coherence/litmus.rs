@@ -41,6 +41,7 @@ fn every(shape: impl Fn(u32, u64)) {
     }
 }
 
+/// COH-7.2, 7.3, COH-5.4.
 #[test]
 fn message_passing_through_a_lock() {
     every(|nodes, seed| {
@@ -52,7 +53,7 @@ fn message_passing_through_a_lock() {
     });
 }
 
-/// x is read with no lock of its own: what happened before comes along over two different locks.
+/// x is read with no lock of its own: what happened before comes along over two different locks (COH-4.3, COH-7.3).
 #[test]
 fn message_passing_is_transitive_over_locks() {
     every(|nodes, seed| {
@@ -115,6 +116,7 @@ fn independent_reads_of_independent_writes() {
     });
 }
 
+/// COH-4.4.
 #[test]
 fn reads_of_one_place_never_go_back() {
     every(|nodes, seed| {
@@ -126,7 +128,7 @@ fn reads_of_one_place_never_go_back() {
     });
 }
 
-/// COH-5.2: two writers on disjoint bytes of one page, in every interleaving; both are there afterwards.
+/// COH-5.2: two writers on disjoint bytes of one page, in every interleaving; both are there afterwards (COH-1.2).
 #[test]
 fn two_writers_on_one_page() {
     for seed in 0..SEEDS * 3 {

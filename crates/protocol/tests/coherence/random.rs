@@ -1,9 +1,10 @@
-//! Random programs without data races, against what a sequential machine would read.
+//! Random programs without data races, against what a sequential machine would read (COH-2.3, COH-3.7).
 
 use crate::cluster::programs::{PAGES, homes, run};
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Random, seeds};
 
+/// COH-1.1, COH-3.1, 3.2 and 3.3, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1.
 #[test]
 fn random_programs_read_what_a_sequential_machine_would() {
     for seed in seeds(0, 1500) {
@@ -11,6 +12,7 @@ fn random_programs_read_what_a_sequential_machine_would() {
     }
 }
 
+/// COH-5.1, 5.5.
 #[test]
 fn random_programs_with_several_threads_per_node() {
     for seed in seeds(1_000_000, 600) {
@@ -19,7 +21,7 @@ fn random_programs_with_several_threads_per_node() {
 }
 
 /// Intervals made by unlocks while their node waits in a barrier (COH-6.5): one thread of each node is in the barrier while
-/// others pass data on by locks, and the data must be visible beyond the next barrier of whoever got it.
+/// others pass data on by locks, and the data must be visible beyond the next barrier of whoever got it (COH-7.4).
 #[test]
 fn batons_pass_while_others_wait_in_barriers() {
     for seed in seeds(2_000_000, 600) {

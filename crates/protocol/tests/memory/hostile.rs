@@ -26,7 +26,7 @@ fn data(ticket: TicketId) -> oikaze_protocol::wind::Head {
     Operation::Data { ticket }.encode()
 }
 
-/// MEM-4.3: another node, another serial, another token.
+/// MEM-4.3: another node, another serial, another token (MEM-4.2).
 #[test]
 fn a_forged_answer_places_nothing() {
     let (mut rma, mut memory, own, ticket) = waiting();
@@ -283,7 +283,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// MEM-9.2: whatever comes in whatever order, nothing panics, and what grants no right stays as it is.
+    /// MEM-9.2: whatever comes in whatever order, nothing panics, and what grants no right stays as it is (MEM-1.1).
     #[test]
     fn noise_harms_nothing(
         messages in prop::collection::vec((nearly(), 0..4u64, 0..3u32, 0..500u64, 0..6u8, any::<u64>()), 1..40)

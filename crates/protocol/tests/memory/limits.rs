@@ -31,6 +31,7 @@ fn transfers_of_one_peer() {
     assert_eq!(rma.admit(1, 0, Class::Unordered, &put, 300, &mut memory), Admission::Place, "forgotten with its peer");
 }
 
+/// MEM-5.3.
 #[test]
 fn an_atomic_without_room_for_its_answer_does_not_happen() {
     let (mut rma, mut memory, region) = target();

@@ -45,6 +45,7 @@ impl World {
     }
 }
 
+/// MEM-3.1, MEM-7.2.
 #[test]
 fn a_put_is_there_when_it_is_done() {
     for len in [0, 1, 100, 101, 1000] {
@@ -57,6 +58,7 @@ fn a_put_is_there_when_it_is_done() {
     }
 }
 
+/// MEM-4.1.
 #[test]
 fn a_get_is_there_when_it_is_done() {
     for len in [0, 1, 100, 256, 257, 1000] {
@@ -72,6 +74,7 @@ fn a_get_is_there_when_it_is_done() {
     }
 }
 
+/// MEM-5.1.
 #[test]
 fn atomics_bring_the_old_value() {
     let mut world = World::new(2);
@@ -97,7 +100,7 @@ fn an_atomic_that_nobody_waits_for_is_not_answered() {
     assert_eq!(world.nodes[0].rma.outstanding(), 0);
 }
 
-/// MEM-1.2, MEM-1.3, MEM-1.4 for puts and gets, small and fragmented.
+/// MEM-1.2, MEM-1.3, MEM-1.4 for puts and gets, small and fragmented (MEM-3.2).
 #[test]
 fn what_is_not_granted_is_refused_and_changes_nothing() {
     for len in [8u64, 300] {
@@ -137,6 +140,7 @@ fn empty_ranges() {
     assert_eq!(world.get(5, 16, Segment { region: own, offset: 0, len: 0 }), done(Value::Nothing));
 }
 
+/// MEM-5.1, 5.3.
 #[test]
 fn misaligned_words() {
     let mut world = World::new(2);
@@ -192,6 +196,7 @@ fn a_get_is_not_done_before_its_bytes_are_there() {
     }
 }
 
+/// MEM-6.1, 6.2 and 6.3.
 #[test]
 fn names_lead_to_regions() {
     let mut world = World::new(2);
@@ -228,6 +233,7 @@ fn an_unknown_name_is_explained() {
     assert!(error(&["a", "b"], 7).contains("it has \"a\", \"b\" and 5 more"));
 }
 
+/// MEM-8.1.
 #[test]
 fn messages_are_handed_up_whole() {
     for (class, len) in [(Class::Ordered, 0), (Class::Unordered, 100), (Class::Sync, 1000), (Class::Unordered, 1000)] {

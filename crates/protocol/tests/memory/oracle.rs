@@ -143,7 +143,7 @@ proptest! {
         prop_assert_eq!(world.nodes[0].rma.outstanding(), 0);
     }
 
-    /// Each put and get has a place of its own; all atomics and signals go to two words.
+    /// Each put and get has a place of its own; all atomics and signals go to two words (MEM-5.2, MEM-7.3).
     #[test]
     fn all_at_once(lens in prop::collection::vec(0..350u64, 1..30), seed in any::<u64>()) {
         let (mut world, room) = (World::new(2), lens.len() * 400);

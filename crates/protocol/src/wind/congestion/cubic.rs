@@ -216,6 +216,7 @@ mod tests {
         assert!(cubic.window() > before + 60_000, "{}", cubic.window());
     }
 
+    /// WIND-9.1, 9.6.
     #[test]
     fn once_an_event_and_undone_if_it_was_none() {
         let mut cubic = Cubic::resume(Limits::new(1000, 1 << 40), 100_000);

@@ -36,9 +36,9 @@ pub struct Delay {
     round: Round,
     /// Round trips without a signal.
     clean: u32,
-    /// Signals about what was sent before this moment are part of the same event.
+    /// Signals about what was sent before this moment are part of the same event (WIND-9.1).
     cut: Option<Time>,
-    /// Window and threshold before the last loss or stall.
+    /// Window and threshold before the last loss or stall (WIND-9.6).
     undo: Option<(u64, u64)>,
     rivals: Rivals,
 }
@@ -63,7 +63,7 @@ impl Round {
 }
 
 impl Delay {
-    /// In slow start.
+    /// In slow start (WIND-9.2).
     #[must_use]
     pub fn new(limits: Limits) -> Delay {
         Delay {

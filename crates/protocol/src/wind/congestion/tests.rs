@@ -132,7 +132,7 @@ fn beside_somebody_who_fills_the_queue_it_competes_and_it_yields_again_when_he_h
     assert!(queued < Duration::from_millis(5), "{queued:?}");
 }
 
-/// WIND-9.6
+/// WIND-9.6 (WIND-9.6)
 #[test]
 fn a_loss_that_was_none_is_undone() {
     for algorithm in [Algorithm::Delay, Algorithm::Cubic] {
@@ -162,7 +162,7 @@ fn algorithms_have_names() {
 }
 
 proptest! {
-    /// WIND-6.2: whatever happens, the window stays between its bounds and nothing overflows.
+    /// WIND-6.2: whatever happens, the window stays between its bounds and nothing overflows (WIND-6.2).
     #[test]
     fn no_history_leads_out_of_bounds(
         cubic in any::<bool>(),

@@ -20,7 +20,7 @@ fn died(world: &World, n: usize) -> Option<Death> {
     world.nodes[n].events.iter().find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
 }
 
-/// WIND-1: 1,000 handshakes at 30 % loss, half of them begun by both sides at once, with a dead first path.
+/// WIND-1: 1,000 handshakes at 30 % loss, half of them begun by both sides at once, with a dead first path (WIND-1.1, 1.4).
 #[test]
 fn a_thousand_handshakes_at_thirty_percent_loss() {
     for seed in 0..1000 {
@@ -42,7 +42,7 @@ fn a_thousand_handshakes_at_thirty_percent_loss() {
     }
 }
 
-/// WIND-1.3: the confirmation is lost, and nobody waits for ever.
+/// WIND-1.3: the confirmation is lost, and nobody waits for ever (WIND-1.2, 1.4).
 #[test]
 fn a_lost_confirmation_is_made_good() {
     let mut world = World::new(Settings::default(), Faults::default(), 3);
@@ -54,6 +54,7 @@ fn a_lost_confirmation_is_made_good() {
     world.run(both_established);
 }
 
+/// WIND-1.8.
 #[test]
 fn nobody_there_is_unreachable() {
     let mut world = World::new(Settings::default(), Faults { loss: 1.0, ..Faults::default() }, 4);
@@ -135,7 +136,24 @@ fn a_restarted_peer_is_a_new_one() {
     }
 }
 
-/// WIND-7: a peer that is gone is dead after the failure time, and everything unsettled fails.
+/// WIND-1.7: a process that is older than the one we know, or of the same age with another id, is not heard.
+#[test]
+fn an_older_process_is_not_heard() {
+    for incarnation in [9, 10] {
+        let mut world = World::established(Settings::default(), Faults::default(), 6);
+        world.run(World::is_idle);
+        let (id, mut events) = (world.nodes[0].connection.id(), Vec::new());
+        core::mem::swap(&mut events, &mut world.nodes[0].events);
+        world.nodes[1] = Node::new(Settings::default(), 1, incarnation, 0x01d, world.now);
+        world.nodes[1].connection.connect(world.now);
+        world.run_for(Duration::from_millis(500));
+        assert!(!world.nodes[1].connection.is_established());
+        assert_eq!((world.nodes[0].connection.id(), world.nodes[0].upper.abandoned), (id, 0));
+        assert!(world.nodes[0].connection.is_established() && world.nodes[0].events.is_empty());
+    }
+}
+
+/// WIND-7: a peer that is gone is dead after the failure time, and everything unsettled fails (WIND-7.2).
 #[test]
 fn a_silent_peer_dies_after_the_failure_time() {
     let settings = Settings { failure_time: Duration::from_millis(500), ..Settings::default() };
@@ -222,7 +240,7 @@ fn a_cancelled_message_blocks_nobody() {
     }
 }
 
-/// WIND-6.4: nothing is sent beyond the credit, and it comes back; a message larger than all credit is refused here.
+/// WIND-6.4: nothing is sent beyond the credit, and it comes back; a message larger than all credit is refused here (WIND-6.3).
 #[test]
 fn credit_runs_out_and_comes_back() {
     let settings = Settings { credit: 10_000, ..Settings::default() };

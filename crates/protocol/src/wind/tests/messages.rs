@@ -44,7 +44,7 @@ fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mu
     ledger.insert(token, Posted { number, refuse, outcomes: 0 });
 }
 
-/// WIND-2 and WIND-4.4: an event says no more than what is true at the receiver by then.
+/// WIND-2 and WIND-4.4: an event says no more than what is true at the receiver by then (WIND-4.1, 4.2).
 fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
     let events = core::mem::take(&mut world.nodes[n].events);
     let upper = &world.nodes[1 - n].upper;
@@ -164,6 +164,7 @@ fn a_thousand_channels() {
     }
 }
 
+/// WIND-4.3, WIND-5.5.
 #[test]
 fn half_of_everything_lost_both_ways() {
     for seed in 0..4 {
@@ -171,6 +172,7 @@ fn half_of_everything_lost_both_ways() {
     }
 }
 
+/// WIND-6.5, WIND-6.6.
 #[test]
 fn little_room_and_little_credit_never_deadlock() {
     let tight = Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..Settings::default() };

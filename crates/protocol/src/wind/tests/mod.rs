@@ -6,6 +6,7 @@ mod lives;
 mod messages;
 mod model;
 mod observed;
+mod packing;
 mod pairs;
 mod path;
 #[cfg(feature = "planted-bugs")]

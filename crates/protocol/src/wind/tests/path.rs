@@ -106,7 +106,7 @@ fn a_black_hole_is_left_within_three_probe_timeouts() {
     }
 }
 
-/// The ceiling was a mistake from the beginning.
+/// The ceiling was a mistake from the beginning (WIND-8.2, 8.3).
 #[test]
 fn a_path_that_never_carried_what_the_routes_say() {
     for fits in [DATAGRAM_MIN, 1300, 1372, 1400, ETHERNET, 1472, 2000, 4000, 8000, 8900] {
@@ -149,7 +149,7 @@ fn a_word_of_the_system_is_heeded_at_once() {
     assert_eq!(connection.mtu.size(), DATAGRAM_MIN, "never below the base");
 }
 
-/// The two ways may differ, and the ends too (WIND-8.1).
+/// The two ways may differ, and the ends too (WIND-8.1, WIRE-1.2).
 #[test]
 fn ends_and_ways_that_differ() {
     let mut world = World::new(jumbo(), Faults::default(), 5);
@@ -166,7 +166,7 @@ fn ends_and_ways_that_differ() {
     assert_eq!(world.nodes.each_ref().map(|node| node.connection.mtu.size()), [ETHERNET, JUMBO]);
 }
 
-/// Loss that hits every size is not taken for a narrow path.
+/// Loss that hits every size is not taken for a narrow path (WIND-8.3).
 #[test]
 fn loss_is_not_narrowness() {
     for seed in 0..20 {

@@ -193,6 +193,8 @@ pub struct World {
     pub told: bool,
     /// Time goes on by no more than this a step.
     pub stride: Duration,
+    /// The latest datagram number of each node's each connection.
+    numbers: BTreeMap<(usize, u64), u64>,
     scratch: Vec<u8>,
 }
 
@@ -209,6 +211,7 @@ impl World {
             fits: [usize::MAX; 2],
             told: false,
             stride: Duration::from_secs(1),
+            numbers: BTreeMap::new(),
             scratch: Vec::new(),
         }
     }
@@ -241,6 +244,7 @@ impl World {
             bytes.extend(tag);
             View::parse(&bytes).expect("what we send is well-formed").frames().for_each(|frame| assert!(frame.is_ok()));
             self.datagrams += 1;
+            self.check_number(from, &bytes);
             let fits = self.fits[1 - from];
             if bytes.len() > fits {
                 if self.told {
@@ -253,6 +257,15 @@ impl World {
             }
         }
         panic!("transmit does not come to an end");
+    }
+
+    /// WIRE-2.2: datagram numbers count the datagrams of a connection, from 1.
+    fn check_number(&mut self, from: usize, bytes: &[u8]) {
+        let header = *View::parse(bytes).unwrap().header();
+        if header.connection != 0 {
+            let last = self.numbers.insert((from, header.connection), header.number);
+            assert_eq!(header.number, last.unwrap_or(0) + 1);
+        }
     }
 
     fn arrive(&mut self, arrival: &Arrival) {

@@ -119,6 +119,7 @@ impl Node {
     /// One datagram, if one is due.
     pub fn send(&mut self) -> Option<Datagram> {
         let due = self.connection.has_due(self.clock);
+        let open = self.connection.flight.in_flight() < WINDOW || self.connection.due.probes > 0;
         let mut out = Vec::new();
         let transmit = self.connection.transmit(self.clock, &mut out);
         self.watcher.check(due == transmit.is_some(), "has_due is exact");
@@ -128,6 +129,9 @@ impl Node {
         }
         let seal = if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd };
         out.resize(out.len() + seal.tag_len(), 0);
+        let says = |frame| matches!(frame, Ok(Frame::Message(_) | Frame::Open(_) | Frame::Fragment(_)));
+        let says = View::parse(&out).is_ok_and(|view| view.frames().any(says));
+        self.watcher.check(open || !says, "nothing but acknowledgements and probes goes beyond the window (WIND-6.1)");
         let number = View::parse(&out).map_or(0, |view| view.header().number);
         Some(Datagram { to: 1 - self.me, number, bytes: out.into() })
     }

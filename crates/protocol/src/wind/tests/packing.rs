@@ -1,0 +1,108 @@
+//! What shares datagrams, and what does not (WIND-3.6, WIND-3.7); what is answered although it cannot be taken in (WIND-7.5).
+
+use super::channel::Faults;
+use super::world::{Node, Words, World, body};
+use crate::limits::{ACK_DELAY, BULK_TURN};
+use crate::wind::*;
+use crate::wire::{Frame, View};
+use std::vec::Vec;
+
+/// A node that may send as much as it likes, and its peer.
+fn established(settings: Settings) -> World {
+    let mut world = World::established(settings, Faults::default(), 7);
+    world.run(World::is_idle);
+    world
+}
+
+fn message(class: Class, id: u64, len: u64) -> Message {
+    let head = Words { id, refuse: false, place: class == Class::Unordered }.head(0);
+    Message { class, urgent: false, credited: false, head, body: Body::Inline(body(id, 0, len)), token: Token(id) }
+}
+
+/// All that a node has to send now, with room for the tags.
+fn send(node: &mut Node, world_now: crate::time::Time) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let mut bytes = Vec::new();
+        if node.connection.transmit(world_now, &mut bytes).is_none() {
+            return all;
+        }
+        bytes.extend([0; 4]);
+        all.push(bytes);
+    }
+}
+
+fn has(datagram: &[u8], what: fn(&Frame<'_>) -> bool) -> bool {
+    View::parse(datagram).unwrap().frames().any(|frame| what(&frame.unwrap()))
+}
+
+fn is_bulk(datagram: &[u8]) -> bool {
+    has(datagram, |frame| matches!(frame, Frame::Fragment(_)))
+}
+
+fn is_small(datagram: &[u8]) -> bool {
+    has(datagram, |frame| matches!(frame, Frame::Message(_)))
+}
+
+/// WIND-3.6: small ones share datagrams, and go in turn with bulk.
+#[test]
+fn small_messages_share_datagrams_and_take_turns_with_bulk() {
+    let mut world = established(Settings::default());
+    let now = world.now;
+    let connection = &mut world.nodes[0].connection;
+    connection.post(now, message(Class::Unordered, 1, 15_000)).unwrap();
+    for id in 2..62 {
+        connection.post(now, message(Class::Ordered, id, 100)).unwrap();
+    }
+    let sent = send(&mut world.nodes[0], now);
+    let small: Vec<usize> = sent.iter().enumerate().filter(|(_, datagram)| is_small(datagram)).map(|(at, _)| at).collect();
+    assert!(small.len() < 8, "60 messages of some 130 bytes in {} datagrams", small.len());
+    assert_eq!(small[0], 0, "small ones first");
+    let gaps: Vec<usize> = small.windows(2).map(|pair| pair[1] - pair[0] - 1).collect();
+    assert!(gaps.iter().all(|bulk| *bulk <= BULK_TURN as usize), "{gaps:?}");
+    assert!(gaps.contains(&(BULK_TURN as usize)), "{gaps:?}");
+}
+
+/// WIND-3.7: one system call can send a run.
+#[test]
+fn datagrams_of_one_run_are_equally_long() {
+    let mut world = established(Settings::default());
+    let now = world.now;
+    world.nodes[0].connection.post(now, message(Class::Unordered, 1, 30_000)).unwrap();
+    let sent = send(&mut world.nodes[0], now);
+    let (last, rest) = sent.split_last().unwrap();
+    assert!(rest.len() > 15 && sent.iter().all(|datagram| is_bulk(datagram)));
+    assert!(rest.iter().all(|datagram| datagram.len() == rest[0].len()) && last.len() <= rest[0].len());
+    assert!(rest.iter().skip(1).all(|datagram| !has(datagram, |frame| matches!(frame, Frame::Acknowledge(_)))));
+    assert!(sent.iter().all(|datagram| !is_small(datagram)));
+}
+
+/// WIND-7.5, WIND-6.5: a message for which there is no room is not acknowledged, but its sender hears from us.
+#[test]
+fn what_finds_no_room_is_answered_all_the_same() {
+    let mut world = established(Settings { held_max: 1000, ..Settings::default() });
+    let mut now = world.now;
+    world.nodes[0].connection.post(now, message(Class::Ordered, 1, 10)).unwrap();
+    let first = send(&mut world.nodes[0], now);
+    world.nodes[0].connection.post(now, message(Class::Ordered, 2, 1000)).unwrap();
+    let second = send(&mut world.nodes[0], now);
+    let arrive = |node: &mut Node, datagrams: &[Vec<u8>], now| {
+        for bytes in datagrams {
+            node.connection.receive(now, &View::parse(bytes).unwrap(), 0, &mut node.upper);
+        }
+    };
+    arrive(&mut world.nodes[1], &second, now);
+    assert_eq!(world.nodes[1].connection.statistics().over_limit, 1);
+    let answer = send(&mut world.nodes[1], now);
+    assert!(!answer.is_empty(), "a sign of life");
+    arrive(&mut world.nodes[0], &answer, now);
+    assert!(world.nodes[0].connection.poll_event().is_none(), "and no acknowledgement");
+    // With the first, there is room for the second: the floor always gets in.
+    arrive(&mut world.nodes[1], &first, now);
+    arrive(&mut world.nodes[1], &second, now);
+    assert_eq!(world.nodes[1].upper.order, [0, 1]);
+    now += ACK_DELAY;
+    let answer = send(&mut world.nodes[1], now);
+    arrive(&mut world.nodes[0], &answer, now);
+    assert_eq!(world.nodes[0].connection.poll_event(), Some(Event::Acknowledged(Token(1))));
+}
