@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 pub mod cluster;
+pub mod fire;
 pub mod hunt;
 pub mod net;
 pub mod oracle;

@@ -62,6 +62,10 @@ enum Which {
     Shared,
     Mixed,
     Kill,
+    /// All at their worst, one fault at a time and all together
+    Fire,
+    /// Connections set up on a bad network
+    Setups,
     All,
 }
 
@@ -73,6 +77,8 @@ impl Which {
             Which::Shared => Scenario::Shared,
             Which::Mixed => Scenario::Mixed,
             Which::Kill => Scenario::Kill,
+            Which::Fire => Scenario::Fire,
+            Which::Setups => Scenario::Setups,
             Which::All => return None,
         })
     }

@@ -1,5 +1,6 @@
 //! What a run is: drawn from its seed before it begins.
 
+use crate::fire::{self, Fire};
 use crate::net::{Narrow, Weather};
 use crate::program::{Layout, Mail, SharedPlan, Size, Work};
 use crate::random::Random;
@@ -23,11 +24,23 @@ pub enum Scenario {
     Mixed,
     /// All of these at once, and a node dies.
     Kill,
+    /// The network at its worst; see [`Fire`].
+    Fire,
+    /// Connections are set up on a bad network.
+    Setups,
 }
 
 impl Scenario {
     /// Each of them.
-    pub const ALL: [Scenario; 5] = [Scenario::Messages, Scenario::Memory, Scenario::Shared, Scenario::Mixed, Scenario::Kill];
+    pub const ALL: [Scenario; 7] = [
+        Scenario::Messages,
+        Scenario::Memory,
+        Scenario::Shared,
+        Scenario::Mixed,
+        Scenario::Kill,
+        Scenario::Fire,
+        Scenario::Setups,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -38,10 +51,12 @@ impl Scenario {
             Scenario::Shared => "shared",
             Scenario::Mixed => "mixed",
             Scenario::Kill => "kill",
+            Scenario::Fire => "fire",
+            Scenario::Setups => "setups",
         }
     }
 
-    /// The scenario of a seed, when all are run.
+    /// The scenario of a seed, when all are run ([`Fire`] and set-ups are asked for by name).
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
         *Random::stream(seed, 0x5ce).pick(&[
@@ -107,8 +122,10 @@ pub enum Role {
 pub struct Plan {
     /// The seed it follows from.
     pub seed: u64,
-    /// What is done.
+    /// The scenario.
     pub scenario: Scenario,
+    /// What is done in it.
+    pub work: Scenario,
     /// How many nodes.
     pub nodes: u32,
     /// Wind's settings at all of them.
@@ -150,10 +167,16 @@ impl Plan {
     pub fn new(seed: u64, scenario: Scenario) -> Plan {
         let random = &mut Random::stream(seed, 0x706c_616e);
         let nodes = if random.chance(0.1) { random.between(6, 8) } else { random.between(2, 5) } as u32;
-        let killing = scenario == Scenario::Kill;
-        let mut weather = if killing { Weather::mild(random) } else { Weather::any(random, nodes) };
+        let fire = (scenario == Scenario::Fire).then(|| Fire::of_seed(seed));
+        let killing = scenario == Scenario::Kill || fire.is_some_and(Fire::kills);
+        let (nodes, mut weather) = match (scenario, fire) {
+            (_, Some(fire)) => (nodes, fire.weather(random, nodes)),
+            (Scenario::Kill, _) => (nodes, Weather::mild(random)),
+            (Scenario::Setups, _) => (fire::SET_UP_NODES, fire::set_up_weather(seed, random)),
+            _ => (nodes, Weather::any(random, nodes)),
+        };
         let mut settings = settings(random, killing);
-        if !killing {
+        if !killing && !matches!(scenario, Scenario::Fire | Scenario::Setups) {
             // Of a stream of its own.
             let random = &mut Random::stream(seed, 0x006e_6172_726f_77);
             weather.narrow = Narrow::any(random, nodes);
@@ -162,10 +185,12 @@ impl Plan {
             }
         }
         // The worse the weather and the more the nodes, the less there is to do.
-        let ease = (1.0 - weather.badness()).powi(2) * (3.0 / f64::from(nodes)).min(1.0);
+        let ease =
+            (1.0 - weather.badness()).powi(2).max(if fire.is_some() { 0.3 } else { 0.0 }) * (3.0 / f64::from(nodes)).min(1.0);
         let mut plan = Plan {
             seed,
             scenario,
+            work: if fire.is_some() { Fire::work(random) } else { scenario },
             nodes,
             settings,
             false_candidates: random.chance(0.2),
@@ -183,7 +208,11 @@ impl Plan {
             deadline: Time::default() + PATIENCE,
         };
         plan.draw_threads(random, ease);
-        if !killing {
+        if let Some(fire) = fire {
+            fire.strike(&mut plan, random);
+        } else if scenario == Scenario::Setups {
+            plan.roles = vec![vec![Role::Messenger(fire::SET_UP_MAIL)]; nodes as usize];
+        } else if !killing {
             for _ in 0..random.below(3) {
                 let (rank, at) = (random.below(u64::from(nodes)) as u32, Time(random.below(300_000_000)));
                 plan.stalls.push(Stall { rank, at, span: Duration::from_nanos(random.spread(1_000_000, 500_000_000)) });
@@ -206,15 +235,15 @@ impl Plan {
     }
 
     fn draw_threads(&mut self, random: &mut Random, ease: f64) {
-        let all = matches!(self.scenario, Scenario::Mixed | Scenario::Kill);
-        let wants = |scenario| all || self.scenario == scenario;
+        let all = matches!(self.work, Scenario::Mixed | Scenario::Kill);
+        let wants = |work| all || self.work == work;
         let longest = random.spread(2_000, (200_000.0 * ease) as u64 + 4_000) as usize;
         if wants(Scenario::Shared) {
             let size =
                 Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 2 + (14.0 * ease) as u64 };
             self.shared = Some(Arc::new(SharedPlan::any(size, random)));
         }
-        let scale = ease * if self.scenario == Scenario::Mixed { 0.4 } else { 1.0 };
+        let scale = ease * if self.work == Scenario::Mixed { 0.4 } else { 1.0 };
         let (mail, work) = (wants(Scenario::Messages), wants(Scenario::Memory));
         for _ in 0..self.nodes {
             let mut roles = Vec::new();
@@ -238,6 +267,10 @@ impl Plan {
     /// Within this time after a node's end every operation of the others must be settled, and its end be known.
     #[must_use]
     pub fn mourning(&self) -> Duration {
+        if self.scenario == Scenario::Fire {
+            // What the dead node had sent may still be under way, and a turn comes late.
+            return self.settings.failure_time + Duration::from_millis(20);
+        }
         // To begin with, the dead node may have been heard just before; and its silence is noticed when a timer says so.
         self.settings.failure_time * 3 / 2 + Duration::from_secs(1)
     }
@@ -271,6 +304,9 @@ fn settings(random: &mut Random, killing: bool) -> Settings {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "scenario {}, {} nodes, seed {:#x}", self.scenario.name(), self.nodes, self.seed)?;
+        if self.scenario == Scenario::Fire {
+            writeln!(f, "fire: {:?}, with {}", Fire::of_seed(self.seed), self.work.name())?;
+        }
         writeln!(f, "network: {}", self.weather)?;
         for partition in &self.weather.partitions {
             writeln!(f, "partition: {partition:?}")?;

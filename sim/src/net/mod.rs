@@ -88,10 +88,10 @@ impl Network {
     /// A network for so many nodes.
     #[must_use]
     pub fn new(seed: u64, nodes: u32, weather: Weather) -> Network {
-        let ways = (0..u64::from(nodes) * u64::from(nodes))
+        let ways = (0..nodes * nodes)
             .map(|way| {
-                let mut random = Random::stream(seed, 0x6e65_7400 + way);
-                let plan = FaultPlan::new(FaultSettings { seed: random.word(), ..weather.faults });
+                let mut random = Random::stream(seed, 0x6e65_7400 + u64::from(way));
+                let plan = FaultPlan::new(FaultSettings { seed: random.word(), ..weather.faults_of(way / nodes, way % nodes) });
                 Way { plan, random, burst: 0, burst_ends: Time::default(), busy: Time::default() }
             })
             .collect();
@@ -137,7 +137,7 @@ impl Network {
         let Self { weather, nodes, ways, counts } = self;
         let way = &mut ways[(from * *nodes + to) as usize];
         let verdict = way.plan.decide();
-        let (burst, length) = (way.random.chance(weather.burst), way.random.between(1, weather.burst_max.max(1)));
+        let (burst, length) = (way.random.chance(weather.burst), way.random.between(weather.burst_min, weather.burst_max.max(1)));
         if burst && way.burst == 0 {
             way.burst = length;
             way.burst_ends = now + BURST_TIME;

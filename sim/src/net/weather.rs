@@ -38,7 +38,9 @@ pub struct Weather {
     pub faults: FaultSettings,
     /// How often a burst of loss begins.
     pub burst: f64,
-    /// Its longest, in datagrams.
+    /// Its shortest, in datagrams.
+    pub burst_min: u64,
+    /// Its longest.
     pub burst_max: u64,
     /// How often a copy of a datagram comes once more, long after.
     pub echo: f64,
@@ -50,6 +52,8 @@ pub struct Weather {
     pub jitter: Duration,
     /// Of the wire.
     pub nanos_per_byte: u64,
+    /// From the nodes of this side (a bit for each rank) to all others so much is lost, instead of what `faults` says.
+    pub lopsided: Option<(u64, f64)>,
     /// Nodes that cannot reach one another for a while.
     pub partitions: Vec<Partition>,
     /// Paths that do not carry large datagrams for a while.
@@ -95,20 +99,34 @@ impl Weather {
         weather
     }
 
-    fn fair(random: &mut Random) -> Weather {
+    /// No faults; the time a datagram takes is drawn.
+    #[must_use]
+    pub fn fair(random: &mut Random) -> Weather {
         let latency = Duration::from_nanos(random.spread(5_000, 2_000_000));
         let jitter = if random.chance(0.5) { random.spread(100, 20_000) } else { random.spread(1_000, 3_000_000) };
         Weather {
             faults: FaultSettings::default(),
             burst: 0.0,
+            burst_min: 1,
             burst_max: 0,
             echo: if random.chance(0.3) { 0.05 } else { 0.0 },
             garbage: if random.chance(0.2) { 0.05 } else { 0.0 },
             latency,
             jitter: Duration::from_nanos(jitter),
             nanos_per_byte: *random.pick(&[0, 0, 1, 8]),
+            lopsided: None,
             partitions: Vec::new(),
             narrow: Vec::new(),
+        }
+    }
+
+    /// The faults from one node to another.
+    #[must_use]
+    pub fn faults_of(&self, from: Rank, to: Rank) -> FaultSettings {
+        let on_side = |side: u64, rank: Rank| side >> (rank % 64) & 1 == 1;
+        match self.lopsided {
+            Some((side, loss)) if on_side(side, from) && !on_side(side, to) => FaultSettings { loss, ..self.faults },
+            _ => self.faults,
         }
     }
 
@@ -122,8 +140,9 @@ impl Weather {
     /// The share of datagrams that do not get through, about: how patient a run must be.
     #[must_use]
     pub fn badness(&self) -> f64 {
-        let burst = self.burst * self.burst_max as f64 / 2.0;
-        1.0 - (1.0 - self.faults.loss) * (1.0 - self.faults.corrupt) * (1.0 - burst.min(0.5))
+        let burst = self.burst * (self.burst_min + self.burst_max) as f64 / 2.0;
+        let loss = self.lopsided.map_or(0.0, |(_, loss)| loss).max(self.faults.loss);
+        1.0 - (1.0 - loss) * (1.0 - self.faults.corrupt) * (1.0 - burst.min(0.5))
     }
 }
 
@@ -132,7 +151,11 @@ impl fmt::Display for Weather {
         let FaultSettings { loss, duplicate, reorder, corrupt, .. } = self.faults;
         write!(f, "loss {loss} duplicate {duplicate} reorder {reorder} corrupt {corrupt}, ")?;
         write!(f, "echo {} garbage {}, ", self.echo, self.garbage)?;
-        write!(f, "bursts {} of {}, latency {:?} + {:?}, ", self.burst, self.burst_max, self.latency, self.jitter)?;
+        write!(f, "bursts {} of {} to {}, ", self.burst, self.burst_min, self.burst_max)?;
+        if let Some((side, loss)) = self.lopsided {
+            write!(f, "loss {loss} from nodes {side:#b} to the others, ")?;
+        }
+        write!(f, "latency {:?} + {:?}, ", self.latency, self.jitter)?;
         write!(f, "{} ns a byte, {} partitions, ", self.nanos_per_byte, self.partitions.len())?;
         write!(f, "narrow {:?}", self.narrow)
     }

@@ -1,0 +1,135 @@
+//! Under fire: the network at its worst, one way of being bad at a time and all at once.
+
+use crate::net::Weather;
+use crate::plan::{End, Kill, Plan, Scenario, Stall};
+use crate::program::Mail;
+use crate::random::Random;
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use std::time::Duration;
+
+/// What is bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fire {
+    /// Half of all datagrams are lost, each way.
+    Loss,
+    /// 64 datagrams in a row are lost, again and again.
+    Bursts,
+    /// Half come twice, some once more long after.
+    Duplication,
+    /// Half are overtaken by others.
+    Reordering,
+    /// A tenth is damaged.
+    Corruption,
+    /// All of these.
+    Together,
+    /// Four fifths are lost from some nodes to the others, none on the way back.
+    OneWay,
+    /// A third is lost, and nodes stand still for half a second again and again: nobody may be called dead.
+    Stalls,
+    /// A third is lost, and a node is killed: that must be known within the failure time.
+    Death,
+}
+
+impl Fire {
+    /// Each of them.
+    pub const ALL: [Fire; 9] = [
+        Fire::Loss,
+        Fire::Bursts,
+        Fire::Duplication,
+        Fire::Reordering,
+        Fire::Corruption,
+        Fire::Together,
+        Fire::OneWay,
+        Fire::Stalls,
+        Fire::Death,
+    ];
+
+    /// That of a seed: each has its turn.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Fire {
+        let at = seed % Fire::ALL.len() as u64;
+        Fire::ALL.get(at as usize).copied().unwrap_or(Fire::Together)
+    }
+
+    /// What the nodes do meanwhile.
+    #[must_use]
+    pub fn work(random: &mut Random) -> Scenario {
+        *random.pick(&[Scenario::Messages, Scenario::Messages, Scenario::Memory, Scenario::Mixed])
+    }
+
+    /// The network.
+    #[must_use]
+    pub fn weather(self, random: &mut Random, nodes: u32) -> Weather {
+        let mut weather = Weather::fair(random);
+        (weather.echo, weather.garbage) = (0.0, 0.0);
+        let all = self == Fire::Together;
+        let faults = &mut weather.faults;
+        if self == Fire::Loss || all {
+            faults.loss = 0.5;
+        }
+        if self == Fire::Bursts || all {
+            (weather.burst, weather.burst_min, weather.burst_max) = (0.01, 64, 64);
+        }
+        if self == Fire::Duplication || all {
+            faults.duplicate = 0.5;
+            weather.echo = 0.05;
+        }
+        if self == Fire::Reordering || all {
+            faults.reorder = 0.5;
+        }
+        if self == Fire::Corruption || all {
+            faults.corrupt = 0.1;
+        }
+        match self {
+            Fire::OneWay => weather.lopsided = Some((random.between(1, (1 << nodes) - 2), 0.8)),
+            Fire::Stalls | Fire::Death => faults.loss = 0.3,
+            _ => {}
+        }
+        weather
+    }
+
+    /// Does a node die?
+    #[must_use]
+    pub fn kills(self) -> bool {
+        self == Fire::Death
+    }
+
+    /// What happens to the nodes, beside the weather.
+    pub fn strike(self, plan: &mut Plan, random: &mut Random) {
+        let any = |random: &mut Random| random.below(u64::from(plan.nodes)) as Rank;
+        match self {
+            Fire::Stalls => {
+                plan.settings.failure_time = Duration::from_secs(*random.pick(&[1, 2, 5]));
+                let mut at = Time(0);
+                for _ in 0..random.between(2, 6) {
+                    at += Duration::from_nanos(random.spread(1_000_000, 700_000_000));
+                    plan.stalls.push(Stall { rank: any(random), at, span: Duration::from_millis(500) });
+                }
+            }
+            Fire::Death => {
+                // When all know each other: how long a peer is called that was never heard of is another matter.
+                let at = Time(random.spread(20_000_000, 200_000_000));
+                plan.kill = Some(Kill { rank: any(random), at, end: End::Killed });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Connections are set up on a bad network, and a few messages go both ways: what a job's start is. Even seeds lose a third of all
+/// datagrams, odd ones damage as many.
+#[must_use]
+pub fn set_up_weather(seed: u64, random: &mut Random) -> Weather {
+    let mut weather = Weather::fair(random);
+    (weather.echo, weather.garbage) = (0.0, 0.0);
+    let faults = &mut weather.faults;
+    *if seed.is_multiple_of(2) { &mut faults.loss } else { &mut faults.corrupt } = 0.3;
+    weather
+}
+
+/// Nodes of such a cluster: 28 connections.
+pub const SET_UP_NODES: u32 = 8;
+
+/// And the messages of each.
+pub const SET_UP_MAIL: Mail = Mail { count: 14, in_flight: 14, longest: 200 };
