@@ -8,6 +8,9 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
+/// So long nodes stand still.
+const STALL: Duration = Duration::from_millis(500);
+
 /// What is bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fire {
@@ -100,11 +103,15 @@ impl Fire {
         let any = |random: &mut Random| random.below(u64::from(plan.nodes)) as Rank;
         match self {
             Fire::Stalls => {
-                plan.settings.failure_time = Duration::from_secs(*random.pick(&[1, 2, 5]));
+                plan.settings.failure_time = Duration::from_secs(*random.pick(&[2, 2, 5]));
                 let mut at = Time(0);
                 for _ in 0..random.between(2, 6) {
                     at += Duration::from_nanos(random.spread(1_000_000, 700_000_000));
-                    plan.stalls.push(Stall { rank: any(random), at, span: Duration::from_millis(500) });
+                    let rank = any(random);
+                    // A node that wakes is heard before it stands still again.
+                    let again = plan.stalls.iter().rev().find(|stall| stall.rank == rank).map(|stall| stall.at + STALL * 2);
+                    at = again.map_or(at, |again| again.max(at));
+                    plan.stalls.push(Stall { rank, at, span: STALL });
                 }
             }
             Fire::Death => {

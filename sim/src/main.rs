@@ -23,6 +23,7 @@ use std::time::Instant;
     sim --seeds 200                     what `make test` runs\n  \
     sim --seeds 10000 --from 1000000    seeds that nobody has run yet\n  \
     sim --seed 0x1234 --trace           one seed, event by event\n  \
+    sim --scenario fire --seeds 200     each fault at its worst, and all together\n  \
     sim --planted all                   is every planted bug caught?"
 )]
 struct Arguments {

@@ -293,9 +293,10 @@ impl Connection {
         self.ask_for_credit(now);
     }
 
-    /// The peer was silent: ask it, unless an answer is expected anyway. A good moment to give memory back (WIND-7.1).
+    /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost. A good moment to give
+    /// memory back.
     fn ask(&mut self) {
-        self.due.ping |= self.flight.is_empty();
+        self.due.ping = true;
         if self.is_idle() {
             self.outbox.shrink();
             self.inbox.shrink();

@@ -12,20 +12,25 @@ pub(super) const TAIL_PROBES: u32 = 2;
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Probe {
     in_a_row: u32,
+    /// The longest, on a path that is not itself slower …
     most: Duration,
+    /// … and on one that is.
+    most_of_all: Duration,
 }
 
 impl Probe {
     /// Several probes must fit into the failure time, or heavy loss would look like death.
     pub fn new(failure_time: Duration) -> Probe {
-        Probe { in_a_row: 0, most: PROBE_MAX.min(failure_time / 20).max(PROBE_MIN) }
+        let most = PROBE_MAX.min(failure_time / 20).max(PROBE_MIN);
+        Probe { in_a_row: 0, most, most_of_all: most.max(failure_time / 8) }
     }
 
     /// After the latest datagram that must be acknowledged; did that one ask for it at once?
     pub fn timeout(&self, rtt: &RoundTrip, asked: bool) -> Duration {
         let base = Self::base(rtt, asked);
-        // A slow path's base may itself be longer than the cap on doubling.
-        base.saturating_mul(1 << self.in_a_row.min(16)).min(self.most.max(base))
+        // A slow path's base may itself be longer than the cap on doubling. But what was measured while a peer stood still may not put
+        // off probes for as long as it takes to call it dead.
+        base.saturating_mul(1 << self.in_a_row.min(16)).min(self.most.max(base)).min(self.most_of_all)
     }
 
     /// The first of them.

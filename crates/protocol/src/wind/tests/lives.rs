@@ -191,6 +191,25 @@ fn a_stall_is_not_death() {
     }
 }
 
+/// WIND-5.4, WIND-7.1: a round trip measured while somebody stood still does not put off probes and questions beyond its death.
+#[test]
+fn a_stall_is_not_a_slow_path() {
+    let settings = Settings { failure_time: Duration::from_secs(1), ..Settings::default() };
+    let mut world = World::established(settings, Faults::default(), 9);
+    world.stride = Duration::from_millis(1);
+    // As if both had stood still for a while, each once.
+    let usual = core::mem::replace(&mut world.channel.delay, Duration::from_millis(250));
+    world.nodes[0].connection.post(world.now, message(Class::Ordered, 1, 100)).unwrap();
+    world.run(World::is_idle);
+    (world.channel.delay, world.channel.faults.loss) = (usual, 1.0);
+    world.nodes[0].connection.post(world.now, message(Class::Ordered, 2, 100)).unwrap();
+    let begun = world.now;
+    world.run_for(Duration::from_millis(300));
+    world.channel.faults.loss = 0.0;
+    world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(2))));
+    assert!(world.now - begun < Duration::from_millis(500), "{:?}", world.now - begun);
+}
+
 #[test]
 fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
     let mut world = World::established(Settings::default(), Faults::default(), 8);
