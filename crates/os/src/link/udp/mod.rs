@@ -7,6 +7,7 @@ mod bind;
 mod connected;
 mod name;
 mod receive;
+mod refusals;
 mod send;
 mod socket;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use connected::ConnectedSet;
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
 use receive::{BUFFERS, Pool};
+use refusals::Refusals;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -59,6 +61,8 @@ pub struct UdpLink {
     /// What later sockets are to be like.
     buffer: usize,
     without: Without,
+    /// Where `UDP_SEGMENT` does not work.
+    refusals: Refusals,
     too_big: VecDeque<TooBig>,
     notices: VecDeque<String>,
     /// When the last send found no room, if it did.
@@ -104,6 +108,7 @@ impl UdpLink {
             aside: 0,
             buffer: ask.buffer,
             without: ask.without,
+            refusals: Refusals::default(),
             too_big: VecDeque::new(),
             notices,
             full_since: None,
@@ -151,22 +156,28 @@ impl UdpLink {
             self.statistics.unreachable += 1;
             return Ok(ControlFlow::Continue(1));
         };
-        let mut run = batch.get(..send::run_length(batch, socket.gso)).unwrap_or_default();
+        let cut = socket.gso && self.refusals.allow(first.to.ip());
+        let mut run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
         let mut sent = send::send(socket, run);
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
             // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
             let doubt = matches!(sent, Sent::Unfit);
             run = run.get(..1).unwrap_or_default();
             sent = send::send(socket, run);
-            if doubt && matches!(sent, Sent::Whole) {
-                socket.gso = false;
+            if doubt && matches!(sent, Sent::Whole) && self.refusals.refused(first.to.ip()) {
                 self.statistics.gso = Offload::Refused;
                 self.notices.push_back(format!(
                     "the network device refused to cut datagrams (UDP_SEGMENT) towards {}: they go one by one, at less than \
                      half the speed; is checksum offload switched off (ethtool -K DEVICE tx on)?",
-                    first.to
+                    first.to.ip()
                 ));
             }
+        } else if run.len() > 1 && matches!(sent, Sent::Whole) && !self.refusals.is_empty() {
+            self.refusals.worked(first.to.ip());
+            self.statistics.gso = if self.refusals.is_empty() { Offload::On } else { Offload::Refused };
+        }
+        if matches!(sent, Sent::TooBig) && first.len() <= DATAGRAM_MIN && socket.distrust_routers() {
+            sent = send::send(socket, run);
         }
         if let (Sent::Unreachable | Sent::Unfit, Some(own)) = (&sent, own) {
             self.connected.give_up(own);

@@ -28,6 +28,8 @@ pub(super) struct Socket {
     pub(super) receive_buffer: usize,
     /// The last look found something: ask for several buffers at once.
     pub(super) busy: bool,
+    /// What routers say of a path's size is believed.
+    believes_routers: bool,
 }
 
 impl Socket {
@@ -86,7 +88,19 @@ impl Socket {
         // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
-        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy: false }
+        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy: false, believes_routers: true }
+    }
+
+    /// Somebody (ICMP can be forged) has told the system that a path carries less than every path must: from now on only the
+    /// interface's own size counts here, and Wind finds out the rest (RFC 8899, section 4.6.1). False if that was so already.
+    pub(super) fn distrust_routers(&mut self) -> bool {
+        let believed = core::mem::replace(&mut self.believes_routers, false);
+        if believed {
+            let (v4, v6) = (self.local.is_ipv4() || self.both, self.local.is_ipv6());
+            let _ = v4.then(|| sockopt::set_ip_mtu_discover(&self.fd, sockopt::Ipv4PathMtuDiscovery::PROBE));
+            let _ = v6.then(|| sockopt::set_ipv6_mtu_discover(&self.fd, sockopt::Ipv6PathMtuDiscovery::PROBE));
+        }
+        believed
     }
 
     /// Does a datagram to this address of ours come to this socket?

@@ -72,15 +72,18 @@ fn a_run_is_one_call() {
 
 /// A kernel refuses `UDP_SEGMENT` on a socket that writes no checksums, as it does for devices that cannot.
 #[test]
-fn a_refusal_at_run_time_is_remembered_and_told_once() {
+fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
     if sender.statistics().gso != Offload::On {
         return;
     }
-    let (fd, one): (_, libc::c_int) = (sender.sockets[0].fd.as_raw_fd(), 1);
-    // SAFETY: the kernel reads one int.
-    let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const one).cast(), 4) };
-    assert_eq!(set, 0);
+    let no_checksums = |sender: &UdpLink, no: libc::c_int| {
+        let fd = sender.sockets[0].fd.as_raw_fd();
+        // SAFETY: the kernel reads one int.
+        let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const no).cast(), 4) };
+        assert_eq!(set, 0);
+    };
+    no_checksums(&sender, 1);
     while sender.notice().is_some() {}
     assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000, 20), vec![1000; 20]);
     assert_eq!(sender.statistics().gso, Offload::Refused);
@@ -90,6 +93,13 @@ fn a_refusal_at_run_time_is_remembered_and_told_once() {
     assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000, 20), vec![1000; 20]);
     assert_eq!(sender.notice(), None);
     assert_eq!((sender.statistics().unreachable, sender.statistics().too_big), (0, 0));
+    // The device can again, and that is found out in time.
+    no_checksums(&sender, 0);
+    let sent = |sender: &mut UdpLink, receiver: &mut UdpLink| send_to(sender, receiver, 20, 100, 20);
+    assert!((0..600).any(|_| sent(&mut sender, &mut receiver) == vec![100; 20] && sender.statistics().gso == Offload::On));
+    let calls = sender.statistics().calls_out;
+    sent(&mut sender, &mut receiver);
+    assert_eq!((sender.statistics().calls_out - calls, sender.notice()), (1, None));
 }
 
 #[test]
@@ -150,6 +160,32 @@ fn segments_too_big_for_their_path_are_told() {
     });
     if !tested.join().unwrap() {
         eprintln!("no permission for a network namespace: not tested");
+    }
+}
+
+/// WIND-8.8: whatever a router says of a path (or somebody in its name), what every path must carry goes.
+#[test]
+fn a_path_that_is_said_to_carry_next_to_nothing() {
+    let tested = std::thread::spawn(|| {
+        if !narrow_namespace(9000) {
+            return false;
+        }
+        // What the kernel would have learned from ICMP.
+        let told = ["-4", "route", "change", "table", "local", "local", "127.0.0.1", "dev", "lo", "mtu", "600"];
+        if !std::process::Command::new("ip").args(told).status().is_ok_and(|status| status.success()) {
+            return false;
+        }
+        let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
+        let to = receiver.bound()[0];
+        assert_eq!(sender.datagram_max_to(to), 572);
+        assert!(send_to(&mut sender, &mut receiver, 2, 8000, 0).is_empty());
+        assert_eq!(sender.poll_too_big(), Some(TooBig { to, tried: 8000, fits: 572 }));
+        assert_eq!(send_to(&mut sender, &mut receiver, 3, DATAGRAM_MIN, 3), vec![DATAGRAM_MIN; 3]);
+        assert_eq!((sender.statistics().too_big, sender.poll_too_big()), (2, None));
+        true
+    });
+    if !tested.join().unwrap() {
+        eprintln!("no permission for a network namespace, or no ip command: not tested");
     }
 }
 

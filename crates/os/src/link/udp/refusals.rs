@@ -1,0 +1,100 @@
+//! Where the kernel refuses to cut datagrams (`UDP_SEGMENT`) although it knows how: a device without checksum offload (`EIO`), or one
+//! with a transform (IPsec) on the way.
+//!
+//! Which device a destination is reached by only the kernel knows, and routes change; so refusals are remembered by destination,
+//! others are not slowed, and now and then it is tried again.
+
+use std::net::IpAddr;
+
+/// After a refusal so many datagrams go one by one before it is tried again; twice as many each time.
+const PAUSE_MIN: u32 = 10_000;
+/// At last so many.
+const PAUSE_MAX: u32 = 10_000_000;
+/// Destinations remembered; the one that was refused first is forgotten for another.
+const DESTINATIONS_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    to: IpAddr,
+    /// Datagrams left until it is tried again.
+    left: u32,
+    pause: u32,
+}
+
+/// The destinations to which datagrams go one by one.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Vec<Refusal>);
+
+impl Refusals {
+    /// Nowhere.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// May the next datagrams to this destination go in one call? Asked once for each call.
+    pub(super) fn allow(&mut self, to: IpAddr) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        self.0.iter_mut().find(|refusal| refusal.to == to).is_none_or(|refusal| {
+            refusal.left = refusal.left.saturating_sub(1);
+            refusal.left == 0
+        })
+    }
+
+    /// It was refused. Is that news?
+    pub(super) fn refused(&mut self, to: IpAddr) -> bool {
+        if let Some(refusal) = self.0.iter_mut().find(|refusal| refusal.to == to) {
+            refusal.pause = refusal.pause.saturating_mul(2).min(PAUSE_MAX);
+            refusal.left = refusal.pause;
+            return false;
+        }
+        if self.0.len() == DESTINATIONS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push(Refusal { to, left: PAUSE_MIN, pause: PAUSE_MIN });
+        true
+    }
+
+    /// It has worked.
+    pub(super) fn worked(&mut self, to: IpAddr) {
+        self.0.retain(|refusal| refusal.to != to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(n: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, n])
+    }
+
+    /// Datagrams until it is tried again.
+    fn pause(refusals: &mut Refusals, to: IpAddr) -> u32 {
+        (1..).find(|_| refusals.allow(to)).unwrap()
+    }
+
+    #[test]
+    fn each_destination_by_itself_and_tried_again_ever_more_rarely() {
+        let mut refusals = Refusals::default();
+        assert!(refusals.allow(address(1)));
+        assert!(refusals.refused(address(1)), "news");
+        assert!(!refusals.allow(address(1)) && refusals.allow(address(2)));
+        assert_eq!(pause(&mut refusals, address(1)), PAUSE_MIN - 1);
+        assert!(!refusals.refused(address(1)), "no news");
+        assert_eq!(pause(&mut refusals, address(1)), 2 * PAUSE_MIN);
+        assert!((0..20).all(|_| !refusals.refused(address(1))));
+        assert_eq!(pause(&mut refusals, address(1)), PAUSE_MAX);
+        refusals.worked(address(1));
+        assert!(refusals.is_empty() && refusals.allow(address(1)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut refusals = Refusals::default();
+        (0..200).for_each(|n| assert!(refusals.refused(address(n))));
+        assert_eq!(refusals.0.len(), DESTINATIONS_MAX);
+        assert!(!refusals.allow(address(199)) && refusals.allow(address(0)));
+    }
+}
