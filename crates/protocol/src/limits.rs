@@ -138,6 +138,8 @@ pub const TICKETS_MAX: usize = MESSAGES_IN_FLIGHT;
 pub const TRANSFERS_PER_PEER: usize = 16_384;
 /// Answers to one peer that Wind has not taken yet.
 pub const ANSWERS_PER_PEER: usize = 16_384;
+/// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that shares its datagram.
+pub const POST_INLINE: u64 = 512;
 /// Answers to gets up to this many bytes are read when they are served and share datagrams with others.
 pub const ANSWER_INLINE: u64 = 256;
 /// The largest body of a user's message (the receiver must hold it).

@@ -8,6 +8,7 @@ use super::{Engine, Failure, Value};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::limits::POST_INLINE;
 use oikaze_protocol::rma::{Memory, Rma};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Delivered, Message, Token, Upper};
@@ -130,8 +131,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Hand a message to the peer's connection; a message that it cannot take fails at once.
-    fn post(&mut self, to: Rank, message: Message) {
+    fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
+        if let Some(bytes) = self.copy_if_small(&message.body) {
+            message.body = Body::Inline(bytes);
+        }
         if to == self.me {
             self.to_self.queue.push_back(message);
             return;
@@ -152,6 +156,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 },
             );
         }
+    }
+
+    /// The bytes of a small segment: to copy them costs less than to send them as a fragment of a message with a beginning.
+    fn copy_if_small(&self, body: &Body) -> Option<Vec<u8>> {
+        let Body::Segment(segment) = *body else { return None };
+        let len = usize::try_from(segment.len).ok().filter(|_| segment.len <= POST_INLINE)?;
+        let mut bytes = vec![0; len];
+        // A segment that cannot be read is for the link to find out, at each transmission.
+        self.memory.read(segment.region, segment.offset, &mut bytes).then_some(bytes)
     }
 
     fn fail(&mut self, to: Rank, token: Token, failure: Failure) {
