@@ -74,6 +74,11 @@ pub const RECEIVED_RANGES_MAX: usize = 256;
 pub const BODY_RANGES_MAX: usize = 4096;
 /// Bytes in flight to one peer, unless set.
 pub const WINDOW_MAX: u64 = 8 << 20;
+/// Bytes of a socket's buffer asked for, each way: a window, and as much again for what the kernel counts beside the data (a
+/// datagram's buffers are up to twice as long as what is in them).
+pub const SOCKET_BUFFER: usize = 2 * WINDOW_MAX as usize;
+/// Below this the bursts of one peer are lost on arrival: what a few hundred microseconds bring at 10 Gbit/s, and its bookkeeping.
+pub const SOCKET_BUFFER_LEAST: usize = 2 << 20;
 /// Credit granted to one peer, unless set.
 pub const CREDIT: u64 = 16 << 20;
 /// What a credited message costs beyond its body.

@@ -5,12 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::{Finding, Verdict, bytes, number};
 use crate::link::{Bind, Link, Offload, UdpLink};
 use crate::without::Without;
-
-/// Below this the bursts of one window are lost on arrival.
-const BUFFER: u64 = 2 << 20;
+use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
 
 pub(super) fn findings(without: &Without) -> Vec<Finding> {
     let mut findings = vec![sysctl("net.core.rmem_max", "rmem_max"), sysctl("net.core.wmem_max", "wmem_max")];
+    findings.extend(std::fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok().and_then(|text| udp_memory(&text)));
     let ask = |ip: IpAddr| Bind { addresses: vec![ip], without: *without, ..Bind::default() };
     match UdpLink::bind(&ask(Ipv4Addr::LOCALHOST.into())) {
         Ok(link) => findings.extend(of_link(&link)),
@@ -29,22 +28,45 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
 }
 
 fn sysctl(what: &'static str, file: &str) -> Finding {
-    let needed = format!("{}, or CAP_NET_ADMIN", bytes(BUFFER));
+    let needed = format!("{} at the least, or CAP_NET_ADMIN", bytes(SOCKET_BUFFER_LEAST as u64));
     match number::<u64>(&format!("/proc/sys/net/core/{file}")) {
         Some(limit) => {
-            let ok = if limit >= BUFFER { Verdict::Good } else { Verdict::Degraded };
-            Finding::new(what, bytes(limit), needed, ok).fix(format!("sysctl -w {what}=16777216"))
+            let ok = if limit >= SOCKET_BUFFER_LEAST as u64 { Verdict::Good } else { Verdict::Degraded };
+            Finding::new(what, bytes(limit), needed, ok).fix(raise(what, SOCKET_BUFFER))
         }
         // Not shown inside containers with their own network.
         None => Finding::new(what, "hidden (see the socket buffer, which was tried)", needed, Verdict::Good),
     }
 }
 
-fn of_link(link: &UdpLink) -> [Finding; 3] {
+/// What to do about a limit of the system, now and for good.
+fn raise(what: &str, value: usize) -> String {
+    format!("sysctl -w {what}={value} (on the host, for a container); a line in /etc/sysctl.d keeps it")
+}
+
+/// All UDP sockets of the system together; the third number is the most, in pages.
+fn udp_memory(text: &str) -> Option<Finding> {
+    let what = "net.ipv4.udp_mem";
+    let pages: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
+    let page = rustix::param::page_size() as u64;
+    // A node's buffers, both ways, twice over: the kernel counts what a datagram occupies.
+    let least = 4 * SOCKET_BUFFER as u64;
+    let ok = if pages.saturating_mul(page) >= least { Verdict::Good } else { Verdict::Degraded };
+    let needed = format!("{} for each node here, or arrivals are dropped though a socket has room", bytes(least));
+    let enough = 8 * least / page;
+    let fix = format!("sysctl -w {what}=\"{} {} {enough}\"; a line in /etc/sysctl.d keeps it", enough / 2, enough * 3 / 4);
+    Some(Finding::new(what, bytes(pages.saturating_mul(page)), needed, ok).fix(fix))
+}
+
+fn of_link(link: &UdpLink) -> [Finding; 4] {
     let statistics = link.statistics();
-    // The kernel says twice what was asked for: its own bookkeeping is in it.
-    let buffer = statistics.receive_buffer as u64 / 2;
-    let granted = if buffer >= BUFFER { Verdict::Good } else { Verdict::Degraded };
+    let buffer = |what, counted: usize, limit| {
+        // The kernel says twice what it was asked for: its own bookkeeping is in it.
+        let granted = counted / 2;
+        let ok = if granted >= SOCKET_BUFFER_LEAST { Verdict::Good } else { Verdict::Degraded };
+        let needed = format!("{}; {} is asked for", bytes(SOCKET_BUFFER_LEAST as u64), bytes(SOCKET_BUFFER as u64));
+        Finding::new(what, bytes(granted as u64), needed, ok).fix(raise(limit, SOCKET_BUFFER))
+    };
     let offload = |what, state: Offload, verb: &str| {
         let (found, ok) = match state {
             Offload::On => ("yes (tried)", Verdict::Good),
@@ -55,9 +77,33 @@ fn of_link(link: &UdpLink) -> [Finding; 3] {
             .fix("Linux 5.15 has it; remove it from OIKAZE_WITHOUT.")
     };
     [
-        Finding::new("UDP receive buffer", bytes(buffer), bytes(BUFFER), granted)
-            .fix("sysctl -w net.core.rmem_max=16777216 (on the host, for a container)"),
+        buffer("UDP receive buffer", statistics.receive_buffer, "net.core.rmem_max"),
+        buffer("UDP send buffer", statistics.send_buffer, "net.core.wmem_max"),
         offload("UDP_SEGMENT (GSO)", statistics.gso, "send"),
         offload("UDP_GRO", statistics.gro, "receive"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_memory_for_udp_is_told_with_what_to_do() {
+        let page = rustix::param::page_size() as u64;
+        let few = udp_memory(&format!("10\t20\t{}\n", 4 * SOCKET_BUFFER as u64 / page - 1)).unwrap();
+        assert!(few.ok == Verdict::Degraded && few.fix.contains("sysctl -w net.ipv4.udp_mem="), "{few:?}");
+        let enough = udp_memory(&format!("10 20 {}", 4 * SOCKET_BUFFER as u64 / page)).unwrap();
+        assert_eq!(enough.ok, Verdict::Good);
+        assert!(udp_memory("10 20").is_none() && udp_memory("a b c").is_none());
+    }
+
+    #[test]
+    fn a_small_buffer_is_told_with_what_to_do() {
+        let bind = Bind { addresses: vec![Ipv4Addr::LOCALHOST.into()], buffer: 1, ..Bind::default() };
+        let small = of_link(&UdpLink::bind(&bind).unwrap());
+        for (finding, limit) in small.iter().zip(["rmem_max", "wmem_max"]) {
+            assert!(finding.ok == Verdict::Degraded && finding.fix.contains(limit), "{finding:?}");
+        }
+    }
 }

@@ -4,13 +4,10 @@ use super::socket::Socket;
 use crate::without::Without;
 use core::fmt;
 use core::str::FromStr;
+use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Kernel buffer asked for, each way: what a window in flight needs, with the kernel's bookkeeping.
-const BUFFER: usize = 16 << 20;
-/// Below this a burst of one window is lost on arrival; worth telling.
-const BUFFER_WANTED: usize = 2 << 20;
 /// Times a port of the kernel's choice is tried for both families.
 const ATTEMPTS: usize = 16;
 
@@ -29,7 +26,7 @@ pub struct Bind {
 
 impl Default for Bind {
     fn default() -> Bind {
-        Bind { addresses: Vec::new(), ports: Ports::ANY, without: Without::default(), buffer: BUFFER }
+        Bind { addresses: Vec::new(), ports: Ports::ANY, without: Without::default(), buffer: SOCKET_BUFFER }
     }
 }
 
@@ -184,11 +181,12 @@ fn open_at(mut port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
 }
 
 fn small_buffer(sockets: &[Socket], asked: usize) -> Option<String> {
-    let smallest = sockets.iter().map(|socket| socket.receive_buffer).min()?;
-    (smallest < BUFFER_WANTED.min(asked)).then(|| {
+    // The kernel says twice what it was asked for: its own bookkeeping is in it.
+    let smallest = sockets.iter().map(|socket| socket.receive_buffer.min(socket.send_buffer) / 2).min()?;
+    (smallest < SOCKET_BUFFER_LEAST.min(asked)).then(|| {
         format!(
-            "the kernel grants only {smallest} bytes of receive buffer: bursts will be lost and repeated; raise it with \
-             sysctl -w net.core.rmem_max={BUFFER} net.core.wmem_max={BUFFER}"
+            "the system grants socket buffers of {smallest} bytes only: bursts will be lost and repeated; raise it with \
+             sysctl -w net.core.rmem_max={SOCKET_BUFFER} net.core.wmem_max={SOCKET_BUFFER} (oikaze doctor says more)"
         )
     })
 }
