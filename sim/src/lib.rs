@@ -7,11 +7,14 @@
 //! nodes do; the [`oracle`], what must be true; a [`cluster`], moved from event to event by its [`plan`]; a [`run`] of one seed,
 //! a [`hunt`]([`hunt::hunt`]) through many, and the [`planted`] bugs that prove the oracle's sight.
 //!
+//! Congestion is looked at in a [`fabric`] of hosts and a switch, where lines have rates and queues have ends.
+//!
 //! What the simulator cannot reach (sockets, userfaultfd, rings between threads, processes) is tested with real processes.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod cluster;
+pub mod fabric;
 pub mod fire;
 pub mod hunt;
 pub mod net;

@@ -160,7 +160,7 @@ impl Cluster {
                 let len = bytes.len();
                 let room = self.plan.settings.receive_buffer as usize;
                 let Some(node) = self.nodes[to as usize].as_ref() else { return Ok(()) };
-                let fits = open(&node.mailbox).deliver(from, bytes, room);
+                let fits = open(&node.mailbox).deliver(from, bytes, false, room);
                 self.trace.event(self.now, to, format_args!("{len} bytes from {from}{}", if fits { "" } else { ", no room" }));
                 let soon = Duration::from_nanos(self.random.below(self.plan.sluggish.as_nanos() as u64 + 1));
                 self.wake(to, self.now + soon);

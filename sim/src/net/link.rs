@@ -17,8 +17,8 @@ const CHARGE: usize = 256;
 /// What lies between a node and the network.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    /// Arrived, not yet received.
-    pub inbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Arrived, not yet received: whence, what, and whether it came marked CE.
+    pub inbox: VecDeque<(SocketAddr, Vec<u8>, bool)>,
     /// Sent, not yet on its way.
     pub outbox: Vec<(SocketAddr, Vec<u8>)>,
     /// Refused for its size on the way, and not yet told.
@@ -36,13 +36,13 @@ pub fn open(mailbox: &SharedMailbox) -> MutexGuard<'_, Mailbox> {
 
 impl Mailbox {
     /// A datagram arrives; `false`: the buffer is full and it is lost.
-    pub fn deliver(&mut self, from: SocketAddr, bytes: Vec<u8>, room: usize) -> bool {
+    pub fn deliver(&mut self, from: SocketAddr, bytes: Vec<u8>, marked: bool, room: usize) -> bool {
         let charge = bytes.len() + CHARGE;
         if self.charged + charge > room {
             return false;
         }
         self.charged += charge;
-        self.inbox.push_back((from, bytes));
+        self.inbox.push_back((from, bytes, marked));
         true
     }
 }
@@ -99,13 +99,13 @@ impl Link for SimLink {
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         let mut taken = 0;
         while taken < BURST {
-            let Some((from, bytes)) = open(&self.mailbox).inbox.pop_front() else { break };
+            let Some((from, bytes, congested)) = open(&self.mailbox).inbox.pop_front() else { break };
             let mut mailbox = open(&self.mailbox);
             mailbox.charged = mailbox.charged.saturating_sub(bytes.len() + CHARGE);
             drop(mailbox);
             self.statistics.datagrams_in += 1;
             self.statistics.bytes_in += bytes.len() as u64;
-            take(Arrival::new(from, &bytes));
+            take(Arrival { from, bytes: &bytes, congested });
             taken += 1;
         }
         Ok(taken)

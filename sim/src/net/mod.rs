@@ -2,10 +2,12 @@
 
 mod link;
 mod narrow;
+mod switch;
 mod weather;
 
 pub use link::{Mailbox, SharedMailbox, SimLink, open};
 pub use narrow::Narrow;
+pub use switch::{Line, Port, PortCounts};
 pub use weather::{Partition, Weather};
 
 use crate::random::Random;

@@ -2,17 +2,18 @@
 //!
 //! Swift's target is tens of microseconds, measured by network cards. Here a round trip passes two hosts whose processors are shared, so
 //! the target is milliseconds: it keeps deep queues short, marks keep shallow ones from filling, and an idle path is never throttled.
+//! It is the same for all, and not relative to the least round trip seen: who comes late has never seen the path without a queue, and
+//! would allow itself more than the others. A path that is longer than the target is no data centre's, and left to CUBIC (`rivals`).
 
-use super::least::Least;
 use super::rivals::{Finding, Rivals};
 use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
 use crate::time::Time;
 use core::time::Duration;
 
 /// No round trip below this is a signal.
-const TARGET_MIN: Duration = Duration::from_millis(2);
-/// Nor one that is longer than the least by less than this.
-const HOST_BUDGET: Duration = Duration::from_millis(1);
+const TARGET: Duration = Duration::from_millis(2);
+/// One below this shows that nothing queues.
+const CALM: Duration = Duration::from_millis(1);
 /// Flow scaling: what is added to the target of the smallest window, and the window in datagrams from which on nothing is.
 const SCALING: Duration = Duration::from_millis(2);
 const SCALING_UNTIL: u64 = 256;
@@ -30,7 +31,6 @@ pub struct Delay {
     threshold: u64,
     /// Bytes acknowledged that have not yet made a byte of growth, times the window.
     rest: u64,
-    least: Least,
     /// The fraction of datagrams that is marked, smoothed, of [`ALL`].
     fraction: u64,
     round: Round,
@@ -71,7 +71,6 @@ impl Delay {
             window: limits.first,
             threshold: u64::MAX,
             rest: 0,
-            least: Least::new(),
             fraction: ALL,
             round: Round::new(Time(0), limits.first),
             clean: 0,
@@ -79,13 +78,6 @@ impl Delay {
             undo: None,
             rivals: Rivals::new(),
         }
-    }
-
-    /// The target of a large window, and what is allowed above the least round trip.
-    fn target(&self) -> (Duration, Duration) {
-        let least = self.least.get();
-        let target = least.saturating_add(HOST_BUDGET).max(TARGET_MIN);
-        (target, target.saturating_sub(least))
     }
 
     /// What a small window's target is longer: as 1 / √window.
@@ -98,9 +90,8 @@ impl Delay {
 
     /// By how much this delay exceeds the target.
     fn excess(&self, delay: Duration) -> Option<Duration> {
-        let (target, _) = self.target();
         // Most are not near it: the square root is for the rest.
-        let excess = delay.checked_sub(target)?;
+        let excess = delay.checked_sub(TARGET)?;
         excess.checked_sub(self.scaling()).filter(|excess| !excess.is_zero())
     }
 
@@ -133,8 +124,7 @@ impl Delay {
             return;
         }
         if self.window < self.threshold {
-            let (target, allowed) = self.target();
-            if sample.delay.is_some_and(|delay| delay > target - allowed / 2) {
+            if sample.delay.is_some_and(|delay| delay > CALM) {
                 self.threshold = self.window;
             }
             self.window += sample.bytes;
@@ -155,10 +145,9 @@ impl Delay {
         }
         self.clean = if signal { 0 } else { self.clean.saturating_add(u32::from(limited)) };
         if least < Duration::MAX {
-            let (target, allowed) = self.target();
             let finding = match least {
-                _ if least > target + allowed / 2 + self.scaling() => Finding::Stubborn,
-                _ if least < target - allowed / 2 => Finding::Calm,
+                _ if least > (TARGET + self.scaling()) / 4 * 5 => Finding::Stubborn,
+                _ if least < CALM => Finding::Calm,
                 _ => Finding::Mixed,
             };
             if let Some(window) = self.rivals.round(now, finding, window, self.limits) {
@@ -176,7 +165,6 @@ impl Controller for Delay {
 
     fn acknowledged(&mut self, sample: &Sample) {
         if let Some(delay) = sample.delay {
-            self.least.take(sample.now, delay);
             self.round.least = self.round.least.min(delay);
         }
         self.round.datagrams += u64::from(sample.datagrams);
@@ -219,8 +207,11 @@ impl Controller for Delay {
     }
 
     fn haste(&self) -> u64 {
-        let doubling = self.window < self.threshold && self.rivals.contest().is_none();
-        if doubling { HASTE_DOUBLING } else { HASTE }
+        match self.rivals.contest() {
+            Some(cubic) => cubic.haste(),
+            None if self.window < self.threshold => HASTE_DOUBLING,
+            None => HASTE,
+        }
     }
 }
 

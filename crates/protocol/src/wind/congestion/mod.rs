@@ -3,7 +3,6 @@
 mod cubic;
 mod delay;
 mod gate;
-mod least;
 mod pacer;
 mod rivals;
 mod share;

@@ -1,4 +1,4 @@
-//! Is the delay ours? (WIND-9.4) Whoever yields to every queue starves beside those who fill it.
+//! Is the delay ours? (WIND-9.4) Whoever yields to every queue starves beside those who fill it, and on a path that is long.
 
 use super::{Controller, Cubic, Limits};
 use crate::time::Time;
@@ -8,7 +8,7 @@ use core::time::Duration;
 const STUBBORN: u32 = 6;
 /// Between a contest's beginning and its first test, and at most between two.
 const TEST_MIN: Duration = Duration::from_secs(2);
-const TEST_MAX: Duration = Duration::from_secs(32);
+const TEST_MAX: Duration = Duration::from_secs(64);
 
 /// What a round trip showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) enum Finding {
 pub(super) struct Rivals {
     contest: Option<Contest>,
     stubborn: u32,
-    /// The window before the delay was fought, and whether that was the end of a contest.
+    /// The window before the delay was fought, and whether a contest was put to the test by that.
     before: u64,
     testing: bool,
     interval: Duration,
@@ -52,7 +52,7 @@ impl Rivals {
         self.contest.as_mut().map(|contest| &mut contest.cubic)
     }
 
-    /// A round trip is over, in which the window was at least `window`. When a contest ends by it: the window to go on with.
+    /// A round trip is over, in which the window was at most `window`. When a contest ends by it: the window to go on with.
     pub fn round(&mut self, now: Time, finding: Finding, window: u64, limits: Limits) -> Option<u64> {
         if let Some(contest) = &self.contest {
             let calm = finding == Finding::Calm;
@@ -75,8 +75,12 @@ impl Rivals {
         }
         self.stubborn += 1;
         if self.stubborn >= STUBBORN {
-            let window = if self.testing { self.before } else { self.before / 10 * 7 };
-            self.contest = Some(Contest { cubic: Cubic::resume(limits, window), test_at: now + self.interval });
+            // As a newcomer begins: what it gets of a full queue it must take, and a long path has room.
+            let cubic = match self.testing {
+                true => Cubic::resume(limits, self.before),
+                false => Cubic::new(Limits { first: limits.clamp(self.before), ..limits }),
+            };
+            self.contest = Some(Contest { cubic, test_at: now + self.interval });
         }
         None
     }
@@ -103,15 +107,15 @@ mod tests {
             assert!(rivals.contest().is_none());
             assert_eq!(rivals.round(Time(0), Finding::Stubborn, 50_000, limits), None);
         }
-        assert_eq!(rivals.contest().map(Controller::window), Some(35_000));
+        assert_eq!(rivals.contest().map(Controller::window), Some(50_000));
         let tested = Time(0) + TEST_MIN;
         assert_eq!(rivals.round(Time(1), Finding::Mixed, 0, limits), None);
-        assert_eq!(rivals.round(tested, Finding::Stubborn, 0, limits), Some(35_000), "put to the test");
+        assert_eq!(rivals.round(tested, Finding::Stubborn, 0, limits), Some(50_000), "put to the test");
         for _ in 0..6 {
             rivals.round(tested, Finding::Stubborn, 5000, limits);
         }
-        assert_eq!(rivals.contest().map(Controller::window), Some(35_000), "it still does not obey");
-        assert_eq!(rivals.round(tested, Finding::Calm, 0, limits), Some(35_000));
+        assert_eq!(rivals.contest().map(Controller::window), Some(50_000), "it still does not obey");
+        assert_eq!(rivals.round(tested, Finding::Calm, 0, limits), Some(50_000));
         assert!(rivals.contest().is_none());
     }
 }

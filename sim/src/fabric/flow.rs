@@ -1,0 +1,78 @@
+//! A flow: puts of one size, some of them in flight at a time, from one host to another.
+
+use crossbeam_queue::SegQueue;
+use oikaze::engine::{Completion, Request, Submission, tracked};
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Body, Segment};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is to flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// From this host.
+    pub from: Rank,
+    /// To that one.
+    pub to: Rank,
+    /// Beginning so long after the first.
+    pub after: Duration,
+    /// Bytes of each put.
+    pub size: u64,
+    /// Puts in flight.
+    pub depth: usize,
+    /// Ends then, counted as `after` is; `None`: never.
+    pub until: Option<Duration>,
+}
+
+/// What has flowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Result {
+    /// Which flow of the plan.
+    pub number: usize,
+    /// Bytes of the puts that are complete.
+    pub bytes: u64,
+}
+
+/// A flow at work.
+pub(super) struct Source {
+    number: usize,
+    flow: Flow,
+    key: u64,
+    slot: u32,
+    begin: Time,
+    end: Time,
+    in_flight: VecDeque<Arc<Completion>>,
+    done: u64,
+}
+
+impl Source {
+    pub fn new(number: usize, flow: Flow, key: u64, slot: u32, begin: Time) -> Source {
+        let end = flow.until.map_or(Time(u64::MAX), |until| begin + until.saturating_sub(flow.after));
+        Source { number, flow, key, slot, begin, end, in_flight: VecDeque::new(), done: 0 }
+    }
+
+    pub fn result(&self) -> Result {
+        Result { number: self.number, bytes: self.done }
+    }
+
+    /// Keep it flowing; was something submitted?
+    pub fn poll(&mut self, now: Time, submissions: &SegQueue<Submission>) -> bool {
+        let before = self.in_flight.len();
+        self.in_flight.retain(|completion| !completion.is_done());
+        self.done += (before - self.in_flight.len()) as u64 * self.flow.size;
+        let mut acted = false;
+        while (self.begin..self.end).contains(&now) && self.in_flight.len() < self.flow.depth {
+            let Flow { from, to, size, .. } = self.flow;
+            let body = Body::Segment(Segment { region: self.slot, offset: 0, len: size });
+            // Every sender has a place of its own.
+            let request = Request::Put { to, key: self.key, offset: u64::from(from) * size, body, signal: None };
+            let (submission, completion) = tracked(request, None);
+            submissions.push(submission);
+            self.in_flight.push_back(completion);
+            acted = true;
+        }
+        acted
+    }
+}

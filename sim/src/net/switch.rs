@@ -1,0 +1,101 @@
+//! One output of a switch (or of a host): a line of some rate behind a queue of some size.
+
+use oikaze_protocol::time::Time;
+use std::time::Duration;
+
+/// What a datagram occupies on the line beyond its payload: UDP, IPv4, Ethernet with preamble and gap.
+pub const OVERHEAD: u64 = 8 + 20 + 38;
+
+/// What an output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Bits a second.
+    pub rate: u64,
+    /// Bytes that may wait; what does not fit is dropped (drop-tail).
+    pub buffer: u64,
+    /// Whatever finds more bytes waiting leaves marked CE, as on a switch that is set up for DCTCP (RFC 8257, section 3.1).
+    pub mark_from: Option<u64>,
+}
+
+impl Line {
+    /// A host's own line: whatever waits there waits in the host.
+    #[must_use]
+    pub fn of_host(rate: u64) -> Line {
+        Line { rate, buffer: u64::MAX, mark_from: None }
+    }
+
+    /// For how long so many bytes occupy the line.
+    #[must_use]
+    pub fn span(&self, bytes: u64) -> Duration {
+        Duration::from_nanos(bytes * 8_000_000_000 / self.rate)
+    }
+}
+
+/// One output at work.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    line: Line,
+    /// When the last of what was taken has left.
+    busy: Time,
+    /// Datagrams taken, dropped and marked.
+    pub counts: PortCounts,
+}
+
+/// What an output did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Datagrams that went through.
+    pub taken: u64,
+    /// Datagrams for which there was no room.
+    pub dropped: u64,
+    /// Of those that went through, the ones that were marked.
+    pub marked: u64,
+    /// The most bytes that ever waited.
+    pub longest: u64,
+}
+
+impl Port {
+    /// Empty.
+    #[must_use]
+    pub fn new(line: Line) -> Port {
+        Port { line, busy: Time::default(), counts: PortCounts::default() }
+    }
+
+    /// A datagram with so many bytes of payload comes: when it has left, and whether it leaves marked; `None`: dropped. Calls
+    /// must be in order of time.
+    pub fn pass(&mut self, now: Time, payload: u64) -> Option<(Time, bool)> {
+        let bytes = payload + OVERHEAD;
+        // A host's queue may be of any length; the product may not overflow.
+        let waiting = u128::from((self.busy - now).as_nanos() as u64) * u128::from(self.line.rate) / 8_000_000_000;
+        let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);
+        if waiting.saturating_add(bytes) > self.line.buffer {
+            self.counts.dropped += 1;
+            return None;
+        }
+        let marked = self.line.mark_from.is_some_and(|from| waiting > from);
+        self.counts.taken += 1;
+        self.counts.marked += u64::from(marked);
+        self.counts.longest = self.counts.longest.max(waiting);
+        self.busy = self.busy.max(now) + self.line.span(bytes);
+        Some((self.busy, marked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_delays_marks_and_drops() {
+        // A byte a nanosecond.
+        let line = Line { rate: 8_000_000_000, buffer: 5000, mark_from: Some(2500) };
+        let mut port = Port::new(line);
+        let payload = 1000 - OVERHEAD;
+        let passed: Vec<_> = (0..7).map(|_| port.pass(Time(100), payload)).collect();
+        let left = |n: u64, marked| Some((Time(100 + 1000 * n), marked));
+        assert_eq!(passed[..5], [left(1, false), left(2, false), left(3, false), left(4, true), left(5, true)]);
+        assert_eq!(passed[5..], [None, None]);
+        assert_eq!(port.pass(Time(9000), payload), Some((Time(10_000), false)));
+        assert_eq!(port.counts, PortCounts { taken: 6, dropped: 2, marked: 2, longest: 4000 });
+    }
+}
