@@ -62,7 +62,7 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     let megabytes = |bytes| format!("{:.1}", peer.rate(bytes) / 1e6);
     let [order, late, silent] = peer.resent();
     let resent = format!("{:6} ={order}+{late}+{silent}", order + late + silent);
-    let flight = format!("{}/{}", short(gauges.in_flight as f64), short(gauges.window as f64));
+    let flight = format!("{}/{}", short(gauges.in_flight as f64), short(gauges.window.min(gauges.share) as f64));
     let queue = format!("{} ({}+{})", gauges.unsettled, gauges.queued_small + gauges.queued_bulk, gauges.blocked);
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(

@@ -3,8 +3,10 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::observe::{NodeView, nodes, page::State};
+use oikaze::observe::page::{BOARD, State, layout};
+use oikaze::observe::{NodeView, nodes};
 use oikaze::{Class, Region, Rights};
+use oikaze_os::board::{Board, Layout};
 use std::process::id;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,24 @@ fn shown(wanted: impl Fn(&[NodeView]) -> bool) -> Vec<NodeView> {
         assert!(begun.elapsed() < Duration::from_secs(60), "never shown; the last was {own:#?}");
         std::thread::yield_now();
     }
+}
+
+/// Another release, and a process that shows nonsense under the right name.
+fn what_is_not_understood_is_said() {
+    let layout = layout(2);
+    let mut other = Board::new(BOARD, Layout { version: layout.version ^ 1, ..layout }).unwrap();
+    other.write(0, &[1; 20]);
+    let mut nonsense = Board::new(BOARD, layout).unwrap();
+    nonsense.write(0, &[u64::MAX; 99]);
+    // It says that it is one of many nodes, on a board for two.
+    let mut larger = Board::new(BOARD, layout).unwrap();
+    larger.write(0, &[7, 0, 4000]);
+    let (all, unreadable) = nodes().unwrap();
+    assert!(all.iter().all(|view| view.pid != id()));
+    let mut why: Vec<&str> = unreadable.iter().filter(|process| process.pid == id()).map(|process| process.why).collect();
+    why.sort_unstable();
+    assert_eq!(why.len(), 3, "{why:?}");
+    assert!(why[0].contains("another release") && why[1..].iter().all(|why| why.contains("makes no sense")), "{why:?}");
 }
 
 /// One test in this file, so that the nodes of this process are those of its job.
@@ -62,4 +82,5 @@ fn a_jobs_nodes_and_peers_are_shown_while_it_runs() {
         drop(inbox);
     });
     assert!(shown(|all| all.is_empty()).is_empty(), "gone with the job");
+    what_is_not_understood_is_said();
 }

@@ -106,6 +106,8 @@ counters! {
     pub struct Gauges {
         pub datagram_max: u64,
         pub window: u64,
+        pub share: u64,
+        pub pace: u64,
         pub in_flight: u64,
         pub datagrams_in_flight: u64,
         pub unsettled: u64,
@@ -126,6 +128,8 @@ impl From<Snapshot> for Gauges {
         Self {
             datagram_max: now.datagram_max as u64,
             window: now.window,
+            share: now.share,
+            pace: now.pace,
             in_flight: now.in_flight,
             datagrams_in_flight: now.datagrams_in_flight as u64,
             unsettled: now.unsettled as u64,

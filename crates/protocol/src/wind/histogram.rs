@@ -4,6 +4,7 @@
 //! Below two microseconds a bucket is 128 ns wide; from there on each doubling is cut into eight. What a bucket stands for is at most a
 //! sixteenth away from what was recorded.
 
+use crate::time::Time;
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
@@ -42,7 +43,10 @@ impl Histogram {
 
     /// Count one span.
     pub fn record(&mut self, span: Duration) {
-        let span = nanos(span);
+        self.count(nanos(span));
+    }
+
+    fn count(&mut self, span: u64) {
         self.longest = self.longest.max(span);
         let Some(count) = self.counts.get_mut(bucket(span)) else { return };
         *count += 1;
@@ -139,6 +143,12 @@ impl Latency {
     /// Count one span.
     pub fn record(&mut self, span: Duration) {
         self.0.get_or_insert_default().record(span);
+    }
+
+    /// Count the span between two moments.
+    pub fn record_between(&mut self, from: Time, to: Time) {
+        // Without the detour by way of seconds.
+        self.0.get_or_insert_default().count(to.0.saturating_sub(from.0));
     }
 
     /// What was counted, if anything.

@@ -436,7 +436,7 @@ impl Outbox {
             tell(events, message.token, Event::Acknowledged);
             message.stage = Stage::Settled;
             let posted = message.posted;
-            self.settle_times.record(self.now - posted);
+            self.settle_times.record_between(posted, self.now);
         } else {
             message.stage = Stage::Acknowledged;
         }
@@ -464,7 +464,7 @@ impl Outbox {
         while let Some(message) = self.messages.front() {
             match message.stage {
                 Stage::Acknowledged => {
-                    self.settle_times.record(self.now - message.posted);
+                    self.settle_times.record_between(message.posted, self.now);
                     tell(events, message.token, Event::Acknowledged);
                 }
                 Stage::Settled => {}

@@ -26,6 +26,10 @@ pub struct Snapshot {
     pub datagram_max: usize,
     /// Bytes that the congestion controller allows in flight.
     pub window: u64,
+    /// Bytes that the peer's share of its buffer allows in flight.
+    pub share: u64,
+    /// Bytes a second that fragments may go with; 0: no pace.
+    pub pace: u64,
     /// Bytes sent and neither acknowledged nor lost.
     pub in_flight: u64,
     /// Their datagrams.
@@ -76,6 +80,8 @@ impl Connection {
             path: self.path(),
             datagram_max: self.mtu.size(),
             window: self.controller.window(),
+            share: self.gate.share(),
+            pace: self.gate.pace(),
             in_flight: self.flight.in_flight(),
             datagrams_in_flight: self.flight.datagrams(),
             unsettled: queues.unsettled,

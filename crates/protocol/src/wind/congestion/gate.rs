@@ -33,6 +33,16 @@ impl Gate {
         controller.window().min(self.grant.bytes(now))
     }
 
+    /// Bytes that the peer grants, as far as we know how late it is.
+    pub fn share(&self) -> u64 {
+        self.grant.bytes(self.now)
+    }
+
+    /// Bytes a second that fragments may go with; 0: any.
+    pub fn pace(&self) -> u64 {
+        self.pacer.pace()
+    }
+
     /// May a fragment go now, as far as the pace is concerned (WIND-9.8)?
     pub fn is_open(&self, now: Time) -> bool {
         self.pacer.may_send(now)

@@ -37,6 +37,11 @@ impl Pacer {
         (self.debt, self.at, self.rate) = (self.left(now), now, rate);
     }
 
+    /// Bytes a second; 0: no pace.
+    pub fn pace(&self) -> u64 {
+        ((u128::from(self.rate) * 1_000_000_000) >> UNIT) as u64
+    }
+
     /// `bytes` go now.
     pub fn sent(&mut self, now: Time, bytes: usize) {
         if self.rate > 0 {
