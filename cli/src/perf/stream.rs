@@ -10,6 +10,8 @@ use std::time::Instant;
 /// Operations in flight, at most; and their bytes.
 const IN_FLIGHT: usize = 1024;
 const BYTES_IN_FLIGHT: usize = 16 << 20;
+/// Operations posted together, at most.
+const BATCH: usize = 64;
 /// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the window opens.
 const WARM_UP: usize = 64 << 20;
 
@@ -45,18 +47,25 @@ impl Bench<'_> {
         let window = (BYTES_IN_FLIGHT / size).clamp(2, IN_FLIGHT);
         let begins = exchanged(size);
         let places = (self.local.len() - begins) / size;
+        let batch = (window / 4).clamp(1, BATCH);
         let mut flying = VecDeque::with_capacity(window);
-        for turn in first..first + count {
-            if flying.len() == window {
-                wait_first(&mut flying)?;
-            }
+        let mut post = |turn: usize| -> Result<Operation<()>> {
             let at = begins + turn % places * size;
             let here = self.local.slice(at..at + size)?;
-            flying.push_back(match test {
+            Ok(match test {
                 Test::Get => there.get(at as u64, here),
                 Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here),
                 _ => there.put(at as u64, here),
-            });
+            })
+        };
+        let mut turn = first;
+        while turn < first + count {
+            while flying.len() + batch > window {
+                wait_first(&mut flying)?;
+            }
+            let together = turn..(turn + batch).min(first + count);
+            turn = together.end;
+            self.job.batch(|| together.map(&mut post).try_for_each(|posted| posted.map(|one| flying.push_back(one))))?;
         }
         while !flying.is_empty() {
             wait_first(&mut flying)?;

@@ -67,7 +67,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let mut run = 0;
             // As long as one more of the same length makes no second call necessary.
             let mut last = 0;
-            while run + last <= DATAGRAM_MAX && self.urgency(rank, now).is_some() {
+            while run + last <= DATAGRAM_MAX {
                 if !self.make_room(sent) {
                     self.peers.bulk.mark(rank);
                     return true;
@@ -75,6 +75,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 let Some(len) = self.write_one(rank, now) else { break };
                 run += len;
                 last = len;
+            }
+            // A run of its own: what follows it may not use up the slots of the next one's call.
+            *sent += self.flush();
+            if self.egress.is_stopped() {
+                self.peers.bulk.mark(rank);
+                return true;
             }
             if self.urgency(rank, now) == Some(Urgency::Bulk) {
                 self.peers.bulk.mark(rank);

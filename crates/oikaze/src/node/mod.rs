@@ -5,6 +5,7 @@
 //! to be sent. The turn is entered by one try-lock; who finds it taken leaves the work to the holder, which looks again after
 //! it has let go.
 
+mod cork;
 mod drive;
 mod helper;
 mod sleeper;
@@ -146,8 +147,25 @@ impl Node {
 
     fn push(&self, submission: Submission) {
         self.submissions.push(submission);
-        fence(Ordering::SeqCst);
-        self.run_turns(self.now(), RealEngine::turn_to_send);
+        if !cork::Cork::holds_post() {
+            fence(Ordering::SeqCst);
+            self.run_turns(self.now(), RealEngine::turn_to_send);
+        }
+    }
+
+    /// What `posts` submits is taken up together, at its end or whenever much has come together.
+    pub fn batch<T>(&self, posts: impl FnOnce() -> T) -> T {
+        /// Runs the turn also if `posts` panics: others may wait for what was posted.
+        struct Flush<'n>(&'n Node);
+        impl Drop for Flush<'_> {
+            fn drop(&mut self) {
+                fence(Ordering::SeqCst);
+                self.0.run_turns(self.0.now(), RealEngine::turn_to_send);
+            }
+        }
+        let _flushed_after = Flush(self);
+        let _uncorked_before = cork::Cork::new();
+        posts()
     }
 
     /// Put a region into the engine's table.

@@ -94,7 +94,7 @@ pub trait Link: Send {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize>;
 
     /// Take what has arrived, one bounded burst: `take` is called for each datagram. How many; more
-    /// may be waiting, unless none came.
+    /// may be waiting, also if none came: a link may look at its parts in turn, and [`Link::fd`] tells who sleeps.
     ///
     /// # Errors
     /// Only what makes the link useless.

@@ -48,16 +48,19 @@ impl Connection {
     /// One datagram: header, frames and inline payload are appended to `into`; a segment payload follows it on the wire; the
     /// engine writes the tag after that. `None`: nothing is due, `into` is as it was.
     pub fn transmit(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.has_due(now) {
-            return None;
-        }
-        if matches!(self.phase, Phase::Closing { .. }) {
-            return self.write_close(now, into);
+        match self.phase {
+            Phase::Closing { next, left } if left > 0 && next <= now => return self.write_close(now, into),
+            Phase::Closing { .. } => return None,
+            Phase::Dead(_) if !self.handshake.owes_refusal() => return None,
+            Phase::Dead(_) | Phase::Open => {}
         }
         if self.handshake.has_due(now) {
             let path = self.handshake.transmit(now, into)?;
             self.statistics.handshakes_sent += 1;
             return Some(Transmit { payload: None, path, handshake: true });
+        }
+        if !self.handshake.is_established() {
+            return None;
         }
         let path = self.handshake.path?;
         let payload = match self.turn(now)? {

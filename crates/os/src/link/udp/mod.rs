@@ -21,7 +21,7 @@ use crate::without::Without;
 use connected::ConnectedSet;
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
-use receive::{BUFFERS, Pool};
+use receive::Pool;
 use refusals::Refusals;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 
 /// Datagrams after which a burst ends.
 const BURST: usize = 64;
-/// A socket that always has something lets the others have a look so often.
-const LOOK_ASIDE: usize = 8;
+/// So often another socket than the hot one is looked at.
+const LOOK_ASIDE: usize = 4;
 /// A full send buffer is tried again after this: about what a gigabit interface takes to send a tenth of a small one.
 const FULL_TIME: Duration = Duration::from_micros(200);
 /// Paths whose datagrams were too big that are remembered until somebody asks.
@@ -207,10 +207,9 @@ impl UdpLink {
         let Some(socket) = socket else { return Ok(0) };
         let mut taken = 0;
         while taken < BURST {
-            let buffers = if socket.busy { BUFFERS } else { 1 };
-            let burst = self.pool.receive(socket.fd.as_fd(), buffers, &mut self.statistics, take)?;
-            taken += burst.datagrams;
             let was_busy = socket.busy;
+            let burst = self.pool.receive(socket, was_busy, &mut self.statistics, take)?;
+            taken += burst.datagrams;
             socket.busy = burst.buffers > usize::from(was_busy);
             if !(was_busy && burst.full) {
                 break;
@@ -273,14 +272,14 @@ impl Link for UdpLink {
         Ok(done)
     }
 
-    /// The socket that had something last is looked at each time; when it has nothing, and now and then when it has, one other, in turn.
+    /// The socket that had something last is looked at each time, and every few times one other, in turn.
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         // Whoever receives sends next, if there is still something to send.
         self.full_since = None;
         self.looks = self.looks.wrapping_add(1);
         let mut taken = self.look(self.hot, take)?;
         let count = self.connected.sockets.len() + self.sockets.len();
-        if count > 1 && (taken == 0 || self.looks.is_multiple_of(LOOK_ASIDE)) {
+        if count > 1 && self.looks.is_multiple_of(LOOK_ASIDE) {
             // Any but the hot one.
             let other = (self.hot + 1 + self.aside % (count - 1)) % count;
             self.aside = self.aside.wrapping_add(1);

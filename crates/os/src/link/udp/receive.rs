@@ -2,13 +2,14 @@
 
 use super::super::{Arrival, Statistics};
 use super::name::Name;
+use super::socket::Socket;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::io;
 
 /// Buffers filled by one call.
-pub(super) const BUFFERS: usize = 8;
+const BUFFERS: usize = 8;
 /// Bytes of each: no datagram and no group of them is longer.
 const BUFFER_LEN: usize = 64 << 10;
 /// Room for the control messages of one buffer, in words so that they are aligned.
@@ -35,38 +36,55 @@ impl Pool {
         Pool { bytes: vec![0; BUFFERS * BUFFER_LEN] }
     }
 
-    /// One call for up to `buffers` buffers (at most [`BUFFERS`]; one is quicker than several, if no more is there). Hands each
-    /// datagram on.
+    /// One call, for one buffer or for `several`. Hands each datagram on.
     pub(super) fn receive(
         &mut self,
-        fd: BorrowedFd<'_>,
-        buffers: usize,
+        socket: &Socket,
+        several: bool,
         statistics: &mut Statistics,
         take: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<Burst> {
-        let mut names = [const { Name::empty() }; BUFFERS];
-        let mut controls = [const { MaybeUninit::<ControlRoom>::uninit() }; BUFFERS];
+        // A waiting thread asks again and again: setting up for one costs a fraction of setting up for several.
+        if several {
+            self.receive_some::<BUFFERS>(socket, statistics, take)
+        } else {
+            self.receive_some::<1>(socket, statistics, take)
+        }
+    }
+
+    fn receive_some<const N: usize>(
+        &mut self,
+        socket: &Socket,
+        statistics: &mut Statistics,
+        take: &mut dyn FnMut(Arrival<'_>),
+    ) -> io::Result<Burst> {
+        let mut names = [const { MaybeUninit::<Name>::uninit() }; N];
+        let mut controls = [const { MaybeUninit::<ControlRoom>::uninit() }; N];
         // SAFETY: plain data for which zeros are valid.
-        let mut vectors: [libc::iovec; BUFFERS] = unsafe { core::mem::zeroed() };
+        let mut vectors: [libc::iovec; N] = unsafe { core::mem::zeroed() };
         // SAFETY: as above.
-        let mut messages: [libc::mmsghdr; BUFFERS] = unsafe { core::mem::zeroed() };
+        let mut messages: [libc::mmsghdr; N] = unsafe { core::mem::zeroed() };
         let rooms = self.bytes.chunks_exact_mut(BUFFER_LEN).zip(&mut vectors).zip(&mut names).zip(&mut controls);
-        for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages).take(buffers) {
+        for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages) {
             *vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let header = &mut message.msg_hdr;
-            header.msg_name = name.as_mut_ptr().cast();
-            header.msg_namelen = name.len();
+            if socket.peer.is_none() {
+                let name = name.write(Name::empty());
+                header.msg_name = name.as_mut_ptr().cast();
+                header.msg_namelen = name.len();
+            }
             header.msg_iov = vector;
             header.msg_iovlen = 1;
             header.msg_control = control.as_mut_ptr().cast();
             header.msg_controllen = size_of::<ControlRoom>() as _;
         }
-        let filled = call(fd, messages.get_mut(..buffers).unwrap_or_default())?;
+        let filled = call(socket.fd.as_fd(), &mut messages)?;
         let mut datagrams = 0;
         for ((buffer, name), message) in self.bytes.chunks_exact(BUFFER_LEN).zip(&names).zip(&messages).take(filled) {
             let bytes = buffer.get(..message.msg_len as usize);
-            // SAFETY: the kernel has filled this message, so it has written `msg_namelen` bytes of the name.
-            let from = unsafe { name.read(message.msg_hdr.msg_namelen) };
+            // SAFETY: without a peer the name was initialized above; the kernel has filled this message, so it has written `msg_namelen`
+            // bytes of it.
+            let from = socket.peer.or_else(|| unsafe { name.assume_init_ref().read(message.msg_hdr.msg_namelen) });
             let cut_short = message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
             let (Some(bytes), Some(from), false) = (bytes, from, cut_short) else {
                 statistics.truncated += 1;
@@ -78,7 +96,7 @@ impl Pool {
         }
         statistics.datagrams_in += datagrams as u64;
         statistics.calls_in += u64::from(filled > 0);
-        Ok(Burst { datagrams, buffers: filled, full: filled == buffers })
+        Ok(Burst { datagrams, buffers: filled, full: filled == N })
     }
 }
 

@@ -7,7 +7,7 @@ use core::mem::size_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A bound, non-blocking UDP socket.
@@ -67,6 +67,8 @@ impl Socket {
         bind(&fd, &SocketAddr::new(ip, own.local.port()))?;
         sockopt::set_socket_reuseaddr(&fd, false)?;
         connect(&fd, &to)?;
+        // What came from anybody between the two calls is lost, as on a bad wire: from here on all is the peer's.
+        while rustix::net::recv(&fd, &mut [0; 0], RecvFlags::TRUNC).is_ok() {}
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
         Ok(Socket::with_options(fd, local, Some(to), false, buffer, without))
     }

@@ -31,9 +31,10 @@ impl Pacer {
         let nanos = nanos(round_trip).max(1);
         // 2²⁶ × 2⁸ / 100 × 2³⁰ fits; a larger window's pace is that of 64 MiB.
         let part = window.min(1 << 26) * percent.min(1 << 8) / 100;
-        let rate = (part << UNIT) / nanos;
+        // Beyond the largest there is no pace, whatever the burst: nor may the product below overflow for a round trip of nothing.
+        let rate = Some((part << UNIT) / nanos).filter(|rate| *rate <= RATE_MAX).unwrap_or(0);
         self.burst = PACING_BURST.max((rate * nanos_of_span()) >> UNIT);
-        let rate = if rate > RATE_MAX || window <= self.burst { 0 } else { rate };
+        let rate = if window <= self.burst { 0 } else { rate };
         (self.debt, self.at, self.rate) = (self.left(now), now, rate);
     }
 

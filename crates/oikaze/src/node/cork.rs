@@ -1,0 +1,55 @@
+//! Posting several operations before a turn is run for them, so that they share datagrams (what `MSG_MORE` is to sockets and `FI_MORE`
+//! to libfabric).
+
+use std::cell::Cell;
+
+/// Posts that wait for each other at most: as many as one turn takes, and more than a datagram holds.
+const TOGETHER: u32 = 128;
+
+thread_local! {
+    /// How many batches this thread is in, one in another; and its posts since a turn was run for them.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static POSTS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread is in a batch.
+pub(super) struct Cork;
+
+impl Cork {
+    pub fn new() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self
+    }
+
+    /// This thread has posted something: may it wait for more?
+    pub fn holds_post() -> bool {
+        if DEPTH.get() == 0 {
+            return false;
+        }
+        POSTS.set((POSTS.get() + 1) % TOGETHER);
+        POSTS.get() != 0
+    }
+}
+
+impl Drop for Cork {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        POSTS.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn posts_wait_while_a_batch_lasts_but_not_for_ever() {
+        assert!(!Cork::holds_post());
+        let outer = Cork::new();
+        drop(Cork::new());
+        let held = (0..2 * TOGETHER).filter(|_| Cork::holds_post()).count();
+        assert_eq!(held, 2 * (TOGETHER as usize - 1));
+        drop(outer);
+        assert!(!Cork::holds_post());
+    }
+}
