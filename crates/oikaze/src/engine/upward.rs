@@ -21,6 +21,10 @@ impl<P: Pages> Upper for Upward<'_, P> {
         }
     }
 
+    fn places(&self, class: Class, head: &[u8]) -> bool {
+        rma::places(class, head)
+    }
+
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {
         // Message numbers are unique within a connection: the one that did not admit this message ignores it.
         self.coherence.place(from, number, offset, bytes, self.pages);

@@ -5,7 +5,7 @@
 
 use super::{AtomicOp, Rights};
 use crate::limits::HEAD_MAX;
-use crate::wind::{Head, Refusal};
+use crate::wind::{Class, Head, Refusal};
 
 /// The first byte of a head (MEM-2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +57,12 @@ pub fn kind(head: &[u8]) -> Kind {
         Some(0x85) => Kind::Gone,
         _ => Kind::Unknown,
     }
+}
+
+/// Is the body of such a message placed where it belongs, if the message is admitted at all?
+#[must_use]
+pub fn places(class: Class, head: &[u8]) -> bool {
+    class == Class::Unordered && matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::Data)
 }
 
 /// What the requester calls its request; comes back in the answer.

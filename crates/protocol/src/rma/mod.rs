@@ -23,7 +23,7 @@ mod serve;
 mod ticket;
 
 pub use event::{RmaError, RmaEvent, Value};
-pub use head::{Kind, Operation, Published, Signal, TicketId, kind};
+pub use head::{Kind, Operation, Published, Signal, TicketId, kind, places};
 pub use memory::{AtomicOp, Memory, Rights};
 
 use crate::Rank;

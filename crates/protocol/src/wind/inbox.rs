@@ -157,7 +157,8 @@ impl Inbox {
         }
         let Ok(kept_head) = Head::try_from(head) else { return Taken::Wrong };
         let now = whole.map(|(_, body)| body).filter(|_| class == Class::Unordered || number == self.floor);
-        if now.is_none() && !self.has_room(number, len) {
+        let collected = if class == Class::Unordered && above.upper.places(class, head) { 0 } else { len };
+        if now.is_none() && !self.has_room(number, collected) {
             return Taken::NoRoom;
         }
         self.charge(credited, len);

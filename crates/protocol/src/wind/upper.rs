@@ -84,6 +84,13 @@ pub trait Upper {
     /// A message of several fragments has begun. Called once a message, before any byte of it.
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission;
 
+    /// Would the body of such a message be placed, if it is admitted? Wind needs no room for it then (WIND-6.5). Where this says so,
+    /// [`admit`](Self::admit) answers `Place` or `Refuse`.
+    fn places(&self, class: Class, head: &[u8]) -> bool {
+        let _ = (class, head);
+        false
+    }
+
     /// Bytes of a message admitted with [`Admission::Place`], each exactly once, already verified.
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);
 

@@ -181,6 +181,24 @@ fn little_room_and_little_credit_never_deadlock() {
     assert!(worlds.iter().any(|w| w.nodes.iter().any(|n| n.connection.statistics().over_limit > 0)), "the limit was reached");
 }
 
+/// WIND-6.5: bodies that are placed as they come take no room, so that several long ones go at once and nothing of them is sent twice.
+#[test]
+fn what_is_placed_takes_no_room() {
+    let settings = Settings { held_max: 3000, ..jumbo() };
+    let mut world = World::established(settings, Faults::default(), 12);
+    let placed = |id| {
+        let head = Words { id, refuse: false, place: true }.head(0);
+        let body = Body::Inline(body(id, 0, 300_000));
+        Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token(id) }
+    };
+    for id in 1..=3 {
+        world.nodes[0].connection.post(world.now, placed(id)).unwrap();
+    }
+    world.run(World::is_idle);
+    assert!((0..3).all(|number| world.nodes[1].upper.delivered.contains(&number)));
+    assert_eq!(world.nodes[1].connection.statistics().over_limit, 0);
+}
+
 #[test]
 fn a_header_only_seal_has_the_same_format() {
     assert_eq!(SealKind::HeaderOnly.tag_len(), SealKind::EndToEnd.tag_len());

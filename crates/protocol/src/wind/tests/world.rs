@@ -101,6 +101,11 @@ impl Upper for Oracle {
         Admission::Place
     }
 
+    fn places(&self, class: Class, head: &[u8]) -> bool {
+        let words = Words::read(head);
+        class == Class::Unordered && words.place && !words.refuse
+    }
+
     fn place(&mut self, _: Rank, number: u64, offset: u64, bytes: &[u8]) {
         assert!(!self.done(number), "bytes of {number} placed after it was done");
         let (words, len, parts) = self.placed.get_mut(&number).expect("placed without being admitted");
