@@ -35,6 +35,9 @@ fn scenario_of(bug: Bug) -> Option<Scenario> {
         Bug::SkipInvalidation | Bug::LoseDiff | Bug::GrantLockTwice | Bug::ReleaseBarrierEarly | Bug::ForgetStaleFetch => {
             Scenario::Shared
         }
+        Bug::KeepNumbersOfDead | Bug::ForgetKeepalive | Bug::NoticeDeathLate => Scenario::Kill,
+        Bug::TellRefusalsOnce => Scenario::Memory,
+        Bug::TrustDoubts | Bug::ForgetProbed | Bug::RepeatTooLittle => Scenario::Fire,
         Bug::DeliverOrderedEarly | Bug::IgnoreClassRule | Bug::AcceptDuplicateMessage => Scenario::Messages,
         _ => return None,
     })

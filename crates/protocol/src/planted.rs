@@ -24,11 +24,23 @@ pub enum Bug {
     ReleaseBarrierEarly = 14,
     ForgetStaleFetch = 15,
     SignalBeforeData = 16,
+    ForgetProbed = 17,
+    RepeatTooLittle = 18,
+    TellRefusalsOnce = 19,
+    ForgetWithdrawal = 20,
+    ForgetOpening = 21,
+    SettleOutOfTurn = 22,
+    AcknowledgeDropped = 23,
+    ForgetCredit = 24,
+    TrustDoubts = 25,
+    KeepNumbersOfDead = 26,
+    ForgetKeepalive = 27,
+    NoticeDeathLate = 28,
 }
 
 impl Bug {
     /// All of them, for the test that plants each in turn.
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 28] = [
         Bug::AcceptDuplicateDatagram,
         Bug::AcceptDuplicateMessage,
         Bug::DeliverOrderedEarly,
@@ -45,6 +57,18 @@ impl Bug {
         Bug::ReleaseBarrierEarly,
         Bug::ForgetStaleFetch,
         Bug::SignalBeforeData,
+        Bug::ForgetProbed,
+        Bug::RepeatTooLittle,
+        Bug::TellRefusalsOnce,
+        Bug::ForgetWithdrawal,
+        Bug::ForgetOpening,
+        Bug::SettleOutOfTurn,
+        Bug::AcknowledgeDropped,
+        Bug::ForgetCredit,
+        Bug::TrustDoubts,
+        Bug::KeepNumbersOfDead,
+        Bug::ForgetKeepalive,
+        Bug::NoticeDeathLate,
     ];
 }
 

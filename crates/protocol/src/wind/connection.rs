@@ -296,7 +296,7 @@ impl Connection {
     /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost. A good moment to give
     /// memory back.
     fn ask(&mut self) {
-        self.due.ping = true;
+        self.due.ping = !planted(Bug::ForgetKeepalive);
         if self.is_idle() {
             self.outbox.shrink();
             self.inbox.shrink();
@@ -423,7 +423,9 @@ impl Connection {
     fn forget(&mut self) {
         self.flight = Flight::new(self.settings.failure_time);
         self.inbox = Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
-        self.arrivals = Arrivals::new(self.arrivals.share);
+        if !planted(Bug::KeepNumbersOfDead) {
+            self.arrivals = Arrivals::new(self.arrivals.share);
+        }
         self.mtu = Mtu::new(DATAGRAM_MIN);
         self.due = Due::default();
     }
@@ -457,13 +459,16 @@ pub(super) fn lost(
         Cause::Probe => &mut statistics.lost_by_probe,
         Cause::Size => &mut statistics.lost_by_size,
     } += 1;
-    if planted(Bug::ForgetRetransmission) {
+    if planted(Bug::ForgetRetransmission) || (planted(Bug::ForgetProbed) && cause == Cause::Probe) {
         return;
     }
     for item in items {
         match item {
             Item::Message(number) | Item::Open(number) | Item::Withdrawal(number) => outbox.lost_small(number),
-            Item::Fragment { message, offset, len } => outbox.lost_fragment(message, offset..offset + u64::from(len)),
+            Item::Fragment { message, offset, len } => {
+                let len = u64::from(len) - u64::from(planted(Bug::RepeatTooLittle));
+                outbox.lost_fragment(message, offset..offset + len);
+            }
             Item::Told { .. } => arrivals.tell_again(),
             Item::SizeProbe => {}
         }

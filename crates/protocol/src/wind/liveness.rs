@@ -1,6 +1,7 @@
 //! Is the peer alive (WIND-7)?
 
 use super::Settings;
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -46,7 +47,8 @@ impl Liveness {
     }
 
     fn dead_at(&self) -> Time {
-        (self.heard + self.failure_time).max(self.grace)
+        let late = if planted(Bug::NoticeDeathLate) { 4 } else { 1 };
+        (self.heard + self.failure_time * late).max(self.grace)
     }
 
     pub fn next_timeout(&self) -> Time {

@@ -6,6 +6,7 @@
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
 use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Segment, Token};
 use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, MESSAGES_IN_FLIGHT};
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -312,6 +313,7 @@ impl Outbox {
         if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(piece.number) {
             progress.lost.remove(taken.clone());
             progress.next = progress.next.max(taken.end);
+            progress.opened |= planted(Bug::ForgetOpening);
             progress.active = !piece.last;
         }
         self.run += 1;
@@ -360,6 +362,7 @@ impl Outbox {
             return self.enqueue_bulk(number);
         }
         let again = match &mut message.stage {
+            Stage::Withdrawn { .. } if planted(Bug::ForgetWithdrawal) => false,
             Stage::Small { queued } | Stage::Withdrawn { queued } => !core::mem::replace(queued, true),
             // The next fragments carry the beginning again, unless it travels alone.
             Stage::Bulk(progress) => !progress.opened && !core::mem::replace(&mut progress.open_queued, true),
@@ -432,7 +435,7 @@ impl Outbox {
     fn arrived(&mut self, number: u64, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         message.body = Body::Empty;
-        if message.class == Class::Unordered {
+        if message.class == Class::Unordered || planted(Bug::SettleOutOfTurn) {
             tell(events, message.token, Event::Acknowledged);
             message.stage = Stage::Settled;
             let posted = message.posted;

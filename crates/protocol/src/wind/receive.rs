@@ -6,6 +6,7 @@ use super::connection::{Connection, FAREWELLS, Phase};
 use super::flight::{Acked, Item};
 use super::inbox::{Above, Taken};
 use super::{Death, Upper};
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Open, View};
 
@@ -103,7 +104,7 @@ impl Connection {
         self.liveness.heard(now);
         let sum = self.take_frames(now, view, upper);
         self.arrivals.withhold(number, sum.refusals_before);
-        if !sum.dropped {
+        if !sum.dropped || planted(Bug::AcknowledgeDropped) {
             self.statistics.datagrams_received += 1;
             self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
             self.arrivals.record(number, now, sum.wants(view.header().flags.has(Flags::ACK_NOW)));
