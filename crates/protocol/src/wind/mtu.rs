@@ -257,3 +257,107 @@ impl Mtu {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One round trip of bulk over a path that carries `fits` and loses nothing else; was the size in use refuted?
+    fn round_trip(mtu: &mut Mtu, now: Time, fits: usize) -> bool {
+        if mtu.probe_due(now) {
+            if mtu.probe() <= fits { mtu.probe_acked(now) } else { mtu.probe_lost(true) }
+        }
+        let mut seen = Evidence { acked: 1, longest_acked: DATAGRAM_MIN, ..Evidence::default() };
+        if mtu.size() <= fits {
+            (seen.acked, seen.longest_acked) = (10, mtu.size());
+        } else {
+            (seen.large_lost, seen.least_lost) = (10, mtu.size());
+        }
+        mtu.weigh(now, seen)
+    }
+
+    /// Until nothing changes any more; how many round trips it took.
+    fn settle(mtu: &mut Mtu, now: Time, fits: usize) -> u32 {
+        let mut quiet = 0;
+        (0..1000)
+            .find(|_| {
+                let before = mtu.size();
+                round_trip(mtu, now, fits);
+                quiet = if mtu.size() == before && !mtu.probe_due(now) { quiet + 1 } else { 0 };
+                quiet == 3
+            })
+            .expect("it comes to rest")
+    }
+
+    fn width() -> impl Strategy<Value = usize> {
+        prop_oneof![DATAGRAM_MIN..9100usize, Just(DATAGRAM_MIN), Just(1452), Just(8952)]
+    }
+
+    proptest! {
+        /// Whatever the path becomes, what is used fits and is close to the most that fits; and it grows back in time.
+        #[test]
+        fn follows_the_path(ceiling in width(), paths in prop::collection::vec(width(), 1..8)) {
+            let mut mtu = Mtu::new(ceiling);
+            let mut now = Time(0);
+            for fits in paths {
+                settle(&mut mtu, now, fits);
+                // A path that became wider is tried when its time has come.
+                for _ in 0..2 {
+                    now += MTU_RAISE_MAX;
+                    settle(&mut mtu, now, fits);
+                }
+                let most = fits.min(ceiling);
+                prop_assert!(mtu.size() <= most && mtu.size() + MTU_STEP > most, "{} of {most}", mtu.size());
+                prop_assert!((DATAGRAM_MIN..=ceiling.max(DATAGRAM_MIN)).contains(&mtu.size()));
+            }
+        }
+
+        /// WIND-8.8: a word lowers and never raises, and not below the base.
+        #[test]
+        fn words_only_lower(ceiling in width(), words in prop::collection::vec(0..10_000usize, 1..8)) {
+            let mut mtu = Mtu::new(ceiling);
+            for fits in words {
+                let before = mtu.size();
+                prop_assert_eq!(mtu.told(Time(0), fits), mtu.size() < before);
+                prop_assert_eq!(mtu.size(), before.min(fits.max(DATAGRAM_MIN)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_is_short_and_common_sizes_are_found_at_once() {
+        for (fits, most) in [(8952, 0), (8902, 8), (1472, 50), (1452, 30), (DATAGRAM_MIN, 60)] {
+            let mut mtu = Mtu::new(8952);
+            let took = settle(&mut mtu, Time(0), fits);
+            assert!(took <= most + 3, "{fits}: {took} round trips");
+            assert_eq!(mtu.size(), fits);
+        }
+    }
+
+    /// Three in a row do where all else arrives, and more are needed where others are lost too.
+    #[test]
+    fn loss_of_all_sizes_is_no_proof() {
+        for (others_lost, needed) in [(0, 3), (100, 6), (300, 12)] {
+            let mut mtu = Mtu::new(8952);
+            mtu.weigh(Time(0), Evidence { acked: 100, longest_acked: 8952, lost: others_lost, ..Evidence::default() });
+            let one = Evidence { large_lost: 1, least_lost: 8952, ..Evidence::default() };
+            let small = Evidence { acked: 1, longest_acked: 100, ..one };
+            let took = (1..).find(|_| mtu.weigh(Time(0), small)).unwrap();
+            assert!((needed..=needed + 1).contains(&took) || took + 1 == needed, "{others_lost}: {took}");
+        }
+    }
+
+    /// WIND-8.5.
+    #[test]
+    fn after_a_timeout_small_ones_until_a_large_one_arrives() {
+        let mut mtu = Mtu::new(8952);
+        mtu.timed_out();
+        assert!(mtu.size() == DATAGRAM_MIN && !mtu.probe_due(Time(1)), "nothing has been answered");
+        assert!(!mtu.weigh(Time(1), Evidence { acked: 2, longest_acked: 1000, ..Evidence::default() }));
+        assert!(mtu.size() == DATAGRAM_MIN && mtu.probe_due(Time(1)));
+        assert_eq!(mtu.probe(), 8952);
+        mtu.probe_acked(Time(2));
+        assert!(mtu.size() == 8952 && !mtu.probe_due(Time(u64::MAX - 1)));
+    }
+}
