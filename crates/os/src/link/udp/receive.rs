@@ -90,8 +90,8 @@ impl Pool {
                 statistics.truncated += 1;
                 continue;
             };
-            let size = segment_size(&message.msg_hdr);
-            datagrams += cut(bytes, size, &mut |datagram| take(Arrival::new(from, datagram)));
+            let Told { size, congested } = told(&message.msg_hdr);
+            datagrams += cut(bytes, size, &mut |bytes| take(Arrival { from, bytes, congested }));
             statistics.bytes_in += bytes.len() as u64;
         }
         statistics.datagrams_in += datagrams as u64;
@@ -134,20 +134,38 @@ fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize>
     Ok(0)
 }
 
-/// The size of the datagrams that were put together, if the kernel says they were.
-fn segment_size(header: &libc::msghdr) -> Option<usize> {
+/// What the kernel says of a buffer's datagrams. It puts only those together whose marks are alike.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The size of each, if they were put together.
+    size: Option<usize>,
+    /// They came marked CE.
+    congested: bool,
+}
+
+fn told(header: &libc::msghdr) -> Told {
+    /// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
+    const CE: u8 = 3;
+    let mut told = Told::default();
     // SAFETY: the kernel has written `msg_controllen` bytes of well-formed control messages into the room that the header
-    // leads to; the macros stay inside it.
+    // leads to; the macros stay inside it, and each kind's data is as long as what is read of it.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(header);
         while let Some(control) = at.as_ref() {
-            if control.cmsg_level == libc::SOL_UDP && control.cmsg_type == libc::UDP_GRO {
-                return usize::try_from(libc::CMSG_DATA(at).cast::<libc::c_int>().read_unaligned()).ok();
+            let data = libc::CMSG_DATA(at);
+            match (control.cmsg_level, control.cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => told.size = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok(),
+                // One byte.
+                (libc::IPPROTO_IP, libc::IP_TOS) => told.congested = data.read() & CE == CE,
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    told.congested = data.cast::<libc::c_int>().read_unaligned() as u8 & CE == CE;
+                }
+                _ => {}
             }
             at = libc::CMSG_NXTHDR(header, at);
         }
     }
-    None
+    told
 }
 
 /// Cuts a buffer into datagrams of `size`, the last of which may be shorter; how many. A datagram without bytes is one, too.

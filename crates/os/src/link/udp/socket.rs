@@ -46,6 +46,7 @@ impl Socket {
                 .map_err(|why| BindError::System { what: "choose the families of an IPv6 socket", why })?;
         }
         forbid_fragments(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
+        take_marks(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
         bind(&fd, &local).map_err(|why| BindError::of(local, why))?;
         let local = getsockname(&fd)
             .and_then(SocketAddr::try_from)
@@ -63,6 +64,7 @@ impl Socket {
             sockopt::set_ipv6_v6only(&fd, true)?;
         }
         forbid_fragments(fd.as_fd(), to.is_ipv4(), to.is_ipv6());
+        take_marks(fd.as_fd(), to.is_ipv4(), to.is_ipv6());
         sockopt::set_socket_reuseaddr(&fd, true)?;
         bind(&fd, &SocketAddr::new(ip, own.local.port()))?;
         sockopt::set_socket_reuseaddr(&fd, false)?;
@@ -134,6 +136,18 @@ fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     }
     if ipv6 {
         let _ = sockopt::set_ipv6_mtu_discover(fd, sockopt::Ipv6PathMtuDiscovery::DO);
+    }
+}
+
+/// Datagrams say that they may be marked instead of dropped (ECT(0), RFC 3168), and those that arrive tell whether they were. A system
+/// that refuses either has no marks, and nothing follows from none.
+fn take_marks(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
+    const ECT_0: u8 = 2;
+    if ipv4 {
+        let _ = sockopt::set_ip_recvtos(fd, true).and_then(|()| sockopt::set_ip_tos(fd, ECT_0));
+    }
+    if ipv6 {
+        let _ = sockopt::set_ipv6_recvtclass(fd, true).and_then(|()| sockopt::set_ipv6_tclass(fd, ECT_0.into()));
     }
 }
 

@@ -246,3 +246,37 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         }
     }
 }
+
+/// WIND-9.5: by either family, to a socket for one or for both.
+#[test]
+fn marks_are_told_and_sent() {
+    use rustix::net::sockopt;
+    let links = [Bind::default(), Bind { addresses: vec![HERE], ..Bind::default() }];
+    for mut link in links.map(|ask| UdpLink::bind(&ask).unwrap()) {
+        let homes: [IpAddr; 2] = [HERE, std::net::Ipv6Addr::LOCALHOST.into()];
+        for home in homes {
+            if !link.sockets.iter().any(|socket| socket.serves(home)) {
+                continue;
+            }
+            let Ok(peer) = std::net::UdpSocket::bind((home, 0)) else { continue };
+            let mut seen = Vec::new();
+            for field in [0_u8, 1, 2, 3] {
+                match home {
+                    IpAddr::V4(_) => sockopt::set_ip_tos(&peer, field).unwrap(),
+                    IpAddr::V6(_) => sockopt::set_ipv6_tclass(&peer, field.into()).unwrap(),
+                }
+                peer.send_to(&[field], (home, link.port())).unwrap();
+                let (before, begun) = (seen.len(), Instant::now());
+                while seen.len() == before && begun.elapsed() < Duration::from_secs(10) {
+                    link.receive(&mut |arrival| seen.push((arrival.bytes.to_vec(), arrival.congested))).unwrap();
+                }
+            }
+            let expected: Vec<_> = [0_u8, 1, 2, 3].map(|field| (vec![field], field == 3)).into();
+            assert_eq!(seen, expected, "{home}");
+        }
+        for socket in &link.sockets {
+            assert!(!socket.local.is_ipv4() || sockopt::ip_tos(&socket.fd) == Ok(2));
+            assert!(!socket.local.is_ipv6() || sockopt::ipv6_tclass(&socket.fd) == Ok(2));
+        }
+    }
+}
