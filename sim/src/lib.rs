@@ -8,12 +8,14 @@
 //! a [`hunt`]([`hunt::hunt`]) through many, and the [`planted`] bugs that prove the oracle's sight.
 //!
 //! Congestion is looked at in a [`fabric`] of hosts and a switch, where lines have rates and queues have ends.
+//! A [`crowd`] is another cluster: one node amid a thousand peers.
 //!
 //! What the simulator cannot reach (sockets, userfaultfd, rings between threads, processes) is tested with real processes.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod cluster;
+pub mod crowd;
 pub mod fabric;
 pub mod fire;
 pub mod hunt;

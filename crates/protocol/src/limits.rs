@@ -112,6 +112,8 @@ pub const STRANGERS_PAUSE: Duration = Duration::from_micros(200);
 /// Runs of bulk in one turn of a node, each of what one call of the link carries ([`DATAGRAM_MAX`] bytes): what is handed to the
 /// kernel cannot be overtaken, and nothing is received meanwhile.
 pub const BULK_RUNS_A_TURN: usize = 2;
+/// Bytes of memory that a node keeps for a peer with which nothing goes on.
+pub const IDLE_PEER_MAX: u64 = 8 << 10;
 /// The longest an acknowledgement is held back.
 pub const ACK_DELAY: Duration = Duration::from_micros(500);
 /// The longest an acknowledgement that was asked for waits for data of ours to ride along with (WIND-3.8): what a program takes from

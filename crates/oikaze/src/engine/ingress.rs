@@ -80,7 +80,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 }
 
-/// Whose connection a datagram belongs to and on which path it came; its seal is verified last (WIND-10.2) (WIND-10.1, WIRE-5.3).
+/// Whose connection a datagram belongs to and on which path it came; its seal is verified last (WIND-10.1, WIND-10.2, WIRE-5.3).
 fn addressee(view: &View<'_>, from: SocketAddr, peers: &mut Peers, checksum: Checksum) -> Result<(Rank, u8), Dropped> {
     let rank = peers.of_connection(view.header().connection).ok_or(Dropped::Stranger)?;
     let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(Dropped::Stranger)?;
@@ -142,6 +142,7 @@ mod tests {
         open(&node.engine.link_mut().from).extend(datagrams);
     }
 
+    /// WIND-10.1 and WIND-10.2: what was dropped when shows what was computed.
     #[test]
     fn garbage_of_every_kind_is_told_apart_and_leaves_nothing_behind() {
         let (mut a, mut b, now) = pair();
@@ -176,6 +177,7 @@ mod tests {
         assert_eq!((sent.outcome(), arrived), (Some(Ok(Value::Done)), 1));
     }
 
+    /// WIND-10.3.
     #[test]
     fn a_flood_of_forged_handshakes_costs_few_seals_and_a_true_one_is_heard_after_it() {
         let (to, from) = (Queue::default(), Queue::default());

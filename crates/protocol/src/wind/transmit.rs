@@ -75,7 +75,8 @@ impl Connection {
     /// WIND-3.6: small messages are not queued behind bulk, nor bulk behind a flood of small ones.
     fn turn(&self, now: Time) -> Option<Turn> {
         let probes = self.due.probes > 0;
-        if probes || self.flight.in_flight() < self.gate.window(&*self.controller, now) {
+        let (in_flight, window) = (self.flight.in_flight(), self.gate.window(&*self.controller, now));
+        if probes || in_flight < window {
             if self.mtu.probe_due(now) && !probes && !self.outbox.has_small() && !self.flight.is_empty() {
                 return Some(Turn::Size);
             }
@@ -89,6 +90,9 @@ impl Connection {
             if self.outbox.has_small() {
                 return Some(Turn::Small);
             }
+        } else if self.outbox.has_small() && in_flight < window + self.mtu.size() as u64 {
+            // Bulk has filled the window: what is small need not wait until some of it is acknowledged (WIND-6.1).
+            return Some(Turn::Small);
         }
         let control = self.due.ping || self.due.probes > 0 || self.ack_is_due(now);
         control.then_some(Turn::Control)

@@ -1,0 +1,152 @@
+//! Strangers flood the nodes of a job with garbage over loopback (WIND-10): what they send is dropped and keeps nothing, and the job goes on.
+//!
+//! How much goodput is left is measured with this test too: `cargo test --release -p oikaze --test flood -- --nocapture` prints it for some
+//! rates. It is not asserted, for on a machine with few cores the strangers take processor time from the nodes as well.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{Class, Job, Region, Rights};
+use oikaze_os::counting::Counting;
+use oikaze_protocol::limits::{DATAGRAM_MIN, STRANGERS_AT_ONCE, STRANGERS_PAUSE};
+use oikaze_protocol::wind::Introduction;
+use oikaze_protocol::wire::{Builder, Hello, SealKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static HEAP: Counting = Counting::new();
+
+const LEN: usize = 1 << 20;
+
+/// One datagram of each kind that a stranger can make.
+fn garbage() -> Vec<Vec<u8>> {
+    let noise = |len: usize| (0..len).map(|at| (at * 131 + len) as u8).collect::<Vec<u8>>();
+    let mut kinds = vec![noise(1), noise(23), noise(700), noise(8000)];
+    // A header that makes sense, of a connection that is none; its lengths fit, its tag does not.
+    let mut wrong = Vec::new();
+    let mut builder = Builder::new(&mut wrong, 0x0123_4567_89ab_cdef, 1, SealKind::EndToEnd, DATAGRAM_MIN);
+    builder.ping();
+    builder.finish(None);
+    wrong.extend_from_slice(&[0; 4]);
+    kinds.push(wrong);
+    // A handshake that makes sense, by one who does not know the secret: as node 0, as node 1, and as nobody.
+    for rank in [0, 1, 77] {
+        let mine = Introduction::here(rank, 2, 1, 99);
+        let mut hello = Vec::new();
+        let mut builder = Builder::new(&mut hello, 0, 1, SealKind::Handshake, DATAGRAM_MIN);
+        builder.hello(&Hello { mine, to: 1 - rank.min(1), path: 0, yours: None, answer_wanted: true });
+        builder.finish(None);
+        hello.extend_from_slice(&[0x55; 16]);
+        kinds.push(hello);
+    }
+    kinds
+}
+
+/// What the strangers are told and tell.
+#[derive(Default)]
+struct Flood {
+    targets: Mutex<Vec<SocketAddr>>,
+    /// Datagrams a second; 0: none.
+    rate: AtomicU64,
+    sent: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Flood {
+    fn run(&self) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let kinds = garbage();
+        let mut at = 0;
+        let mut begun = (Instant::now(), 0, 0);
+        while !self.over.load(Ordering::SeqCst) {
+            let rate = self.rate.load(Ordering::SeqCst);
+            if rate != begun.1 {
+                begun = (Instant::now(), rate, 0);
+            }
+            if begun.2 >= u64::try_from(begun.0.elapsed().as_micros()).unwrap() * rate / 1_000_000 {
+                // The strangers are to take the nodes' time by what they send, not by waiting.
+                std::thread::sleep(Duration::from_micros(500));
+                continue;
+            }
+            begun.2 += 1;
+            for target in self.targets.lock().unwrap().iter() {
+                // What the system refuses is not sent.
+                self.sent.fetch_add(u64::from(socket.send_to(&kinds[at % kinds.len()], target).is_ok()), Ordering::SeqCst);
+            }
+            at += 1;
+        }
+    }
+
+    /// Wait until so many more were sent.
+    fn wait_for(&self, more: u64) {
+        let enough = self.sent.load(Ordering::SeqCst) + more;
+        while self.sent.load(Ordering::SeqCst) < enough {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Node 0 puts so many times a mebibyte into node 1, and messages between: bytes a second.
+fn transfers(job: &Job, turn: u8, count: usize) -> f64 {
+    let peer = job.peer(1).unwrap();
+    let there = peer.region("inbox").unwrap();
+    let bytes: Vec<u8> = (0..LEN).map(|at| (at as u8).wrapping_add(turn)).collect();
+    let source = job.register(Region::zeroed(LEN).unwrap()).unwrap();
+    source.write(0, &bytes).unwrap();
+    let begun = Instant::now();
+    for round in 0..count {
+        there.put(0, source.all()).wait().unwrap();
+        peer.send(Class::Ordered, round as u64, &[turn; 100]).wait().unwrap();
+    }
+    (LEN * count) as f64 / begun.elapsed().as_secs_f64()
+}
+
+#[test]
+fn a_job_goes_on_while_strangers_flood_its_nodes() {
+    let flood = Flood::default();
+    let met = Barrier::new(2);
+    let rates: &[u64] = if cfg!(debug_assertions) { &[0, 5_000] } else { &[0, 5_000, 20_000, 50_000, 0] };
+    let count = if cfg!(debug_assertions) { 20 } else { 1_000 };
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood.run());
+        support::cluster(2, &Settings::default(), |job| {
+            let inbox = job.publish("inbox", Region::zeroed(LEN).unwrap(), Rights::WRITE).unwrap();
+            job.barrier().unwrap();
+            let other = job.peer(1 - job.rank()).unwrap();
+            flood.targets.lock().unwrap().push(other.address().unwrap());
+            met.wait();
+            for (turn, &rate) in (1..).zip(rates) {
+                let heap = HEAP.live();
+                if job.rank() == 0 {
+                    flood.rate.store(rate, Ordering::SeqCst);
+                    let goodput = transfers(&job, turn, count);
+                    flood.wait_for(if rate > 0 { 500 } else { 0 });
+                    println!("{rate} datagrams a second of garbage to each node: {:.2} GB/s", goodput / 1e9);
+                } else {
+                    for round in 0..count {
+                        let message = job.receive(Some(0), Some(Duration::from_secs(60))).unwrap();
+                        assert_eq!((message.tag, &message.body[..]), (round as u64, &[turn; 100][..]));
+                    }
+                    let mut bytes = vec![0; LEN];
+                    inbox.read(0, &mut bytes).unwrap();
+                    assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (at as u8).wrapping_add(turn)));
+                }
+                job.barrier().unwrap();
+                let grown = HEAP.live().saturating_sub(heap);
+                assert!(grown < 8 << 20, "{grown} bytes more on the heap");
+            }
+            flood.rate.store(0, Ordering::SeqCst);
+            let seen = job.statistics();
+            // Of the two kinds of WIND-10.3, both together.
+            let most = 2 * (u128::from(STRANGERS_AT_ONCE) + begun.elapsed().as_nanos() / STRANGERS_PAUSE.as_nanos() + 1);
+            assert!(seen.strangers > 100 && u128::from(seen.unauthentic) <= most, "{seen:?}");
+            assert_eq!(seen.corrupt, 0);
+            job.leave().unwrap();
+        });
+        flood.over.store(true, Ordering::SeqCst);
+    });
+}
