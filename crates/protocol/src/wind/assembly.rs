@@ -12,7 +12,7 @@ use core::ops::Range;
 pub(super) enum Destination {
     /// To their place, by the upper layer.
     Place,
-    /// Into this buffer, of the body's length.
+    /// Into this buffer, which grows to the body's length.
     Collect(Vec<u8>),
 }
 
@@ -73,10 +73,18 @@ fn part<'b>(bytes: &'b [u8], offset: u64, wanted: &Range<u64>) -> Option<&'b [u8
     bytes.get(start..end)
 }
 
-fn copy(buffer: &mut [u8], at: u64, bytes: &[u8]) {
-    if let Ok(at) = usize::try_from(at)
-        && let Some(place) = buffer.get_mut(at..at + bytes.len())
-    {
+/// Bytes to their place in a buffer that is as long as what has come so far, gaps filled with zeros for the time being.
+fn copy(buffer: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let Ok(at) = usize::try_from(at) else { return };
+    if at >= buffer.len() {
+        buffer.resize(at, 0);
+        buffer.extend_from_slice(bytes);
+        return;
+    }
+    if buffer.len() < at + bytes.len() {
+        buffer.resize(at + bytes.len(), 0);
+    }
+    if let Some(place) = buffer.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
     }
 }

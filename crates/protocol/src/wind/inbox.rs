@@ -12,7 +12,6 @@ use crate::planted::{Bug, planted};
 use crate::wire::{Fragment, Open, RefusedMessage, SmallMessage, Withdrawal};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Bookkeeping of a message that is held back or collected, beyond its bytes.
@@ -161,11 +160,11 @@ impl Inbox {
         if now.is_none() && !self.has_room(number, collected) {
             return Taken::NoRoom;
         }
-        self.charge(credited, len);
         let admission = match above.upper.admit(above.from, number, class, head, len) {
             Admission::Place if class != Class::Unordered => Admission::Assemble,
             other => other,
         };
+        self.charge(credited, len);
         match (admission, now) {
             (Admission::Refuse(refusal), _) => {
                 above.refuse(number, refusal);
@@ -186,7 +185,8 @@ impl Inbox {
             }
             (Admission::Place, None) => self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
             (Admission::Assemble, None) => {
-                let buffer = vec![0; usize::try_from(len).unwrap_or(0)];
+                // Reserved, not cleared: most fragments come in order, and each byte is written once.
+                let buffer = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
                 self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)));
                 if let Some((fragment, bytes)) = whole {
                     return self.fragment(fragment, bytes, above);
@@ -414,6 +414,6 @@ fn assembly_cost(assembly: &Assembly) -> u64 {
     OVERHEAD
         + match &assembly.destination {
             Destination::Place => 0,
-            Destination::Collect(buffer) => buffer.len() as u64,
+            Destination::Collect(_) => assembly.len,
         }
 }
