@@ -35,7 +35,9 @@ const PEER: u64 = 0x2222;
 fn connection(now: Time) -> Connection {
     let settings = Settings { held_max: 1 << 20, assembly_max: 1 << 20, ..Settings::default() };
     let mut connection = Connection::new(settings, Introduction::here(0, 2, 1, ME), 1, 1, now);
-    let mine = Introduction { datagram_max: 1472, receive_buffer: 1 << 20, credit: 1 << 16, ..Introduction::here(1, 2, 1, PEER) };
+    let seal = SealKind::EndToEnd as u8;
+    let mine =
+        Introduction { datagram_max: 1472, receive_buffer: 1 << 20, credit: 1 << 16, seal, ..Introduction::here(1, 2, 1, PEER) };
     let yours = Some(Shown { connection: ME, incarnation: 1, path: 0 });
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, 1232);
