@@ -20,6 +20,7 @@ mod message;
 mod mtu;
 mod outbox;
 mod outgoing;
+mod path;
 mod pto;
 mod ranges;
 mod receive;

@@ -3,13 +3,15 @@
 //! Two queues take turns: *small* (whole messages, beginnings, withdrawals) and *bulk* (bodies in fragments, a few messages at a time in
 //! rotation). The front of each is always something that can be sent, so that asking whether anything is due is O(1).
 
+mod again;
+mod settling;
+
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
 use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Segment, Token};
 use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
-use core::ops::Range;
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Outbox {
@@ -218,22 +220,6 @@ impl Outbox {
         self.activate(if overdue { self.bulk.len() + 1 } else { BULK_ACTIVE });
     }
 
-    /// Datagrams have another size from now on. Whole messages that wait and do not fit any more go in fragments (WIND-2.4).
-    pub fn resize(&mut self, sizes: Sizes) {
-        self.sizes = Some(sizes);
-        let mut small = core::mem::take(&mut self.small);
-        small.retain(|&number| {
-            let stays =
-                self.get(number).is_none_or(|message| message.stage != Stage::Small { queued: true } || sizes.hold(message));
-            if !stays {
-                self.enqueue_bulk(number);
-            }
-            stays
-        });
-        self.small = small;
-        self.drop_stale();
-    }
-
     /// Fill the rotation.
     fn activate(&mut self, most: usize) {
         while self.bulk.len() < most {
@@ -352,131 +338,6 @@ impl Outbox {
             self.bulk.pop_front();
             self.run = 0;
         }
-    }
-
-    /// A datagram with this whole message, beginning or withdrawal was lost.
-    pub fn lost_small(&mut self, number: u64) {
-        let sizes = self.sizes.unwrap_or_default();
-        let Some(message) = self.get_mut(number) else { return };
-        if message.stage == (Stage::Small { queued: false }) && !sizes.hold(message) {
-            return self.enqueue_bulk(number);
-        }
-        let again = match &mut message.stage {
-            Stage::Withdrawn { .. } if planted(Bug::ForgetWithdrawal) => false,
-            Stage::Small { queued } | Stage::Withdrawn { queued } => !core::mem::replace(queued, true),
-            // The next fragments carry the beginning again, unless it travels alone.
-            Stage::Bulk(progress) => !progress.opened && !core::mem::replace(&mut progress.open_queued, true),
-            Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
-        };
-        if again {
-            // The queue is sorted but for a few withdrawals; what others wait for goes first.
-            let at = self.small.partition_point(|queued| *queued < number);
-            self.small.insert(at, number);
-        }
-    }
-
-    /// A datagram with these bytes was lost.
-    pub fn lost_fragment(&mut self, number: u64, bytes: Range<u64>) {
-        let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) else { return };
-        for missing in progress.acked.missing(bytes) {
-            progress.lost.insert(missing);
-        }
-        if !progress.lost.is_empty() && !core::mem::replace(&mut progress.active, true) {
-            let at = self.bulk.iter().position(|active| *active > number).unwrap_or(self.bulk.len());
-            self.bulk.insert(at, number);
-            self.run = 0;
-        }
-    }
-
-    /// Nothing is acknowledged any more; perhaps the peer has room only for the message that all others wait for. Begin with the
-    /// lowest numbers again (WIND-6.5).
-    pub fn begin_with_lowest(&mut self) {
-        self.small.make_contiguous().sort_unstable();
-        while self.bulk_waiting.front().is_some_and(|waiting| self.bulk.iter().any(|active| active > waiting)) {
-            self.activate(self.bulk.len() + 1);
-        }
-        self.bulk.make_contiguous().sort_unstable();
-        self.run = 0;
-        self.drop_stale();
-    }
-
-    /// The peer has taken the message in, or has learned of its withdrawal.
-    pub fn acked_small(&mut self, number: u64, withdrawal: bool, events: &mut VecDeque<Event>) {
-        match self.get_mut(number).map(|message| &mut message.stage) {
-            // In bulk: it had gone whole, and was to go again in fragments.
-            Some(Stage::Small { .. } | Stage::Bulk(_)) if !withdrawal => self.arrived(number, events),
-            // Taken back, but the message itself had arrived already: that settles it as well.
-            Some(Stage::Withdrawn { .. }) => self.settle(number),
-            _ => {}
-        }
-    }
-
-    /// The peer knows the beginning of the message.
-    pub fn acked_open(&mut self, number: u64) {
-        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) {
-            progress.opened = true;
-            progress.open_queued = false;
-        }
-    }
-
-    /// The peer has these bytes in their place. A peer that takes fragments knows the message.
-    pub fn acked_fragment(&mut self, number: u64, bytes: Range<u64>, events: &mut VecDeque<Event>) {
-        let Some(message) = self.get_mut(number) else { return };
-        let Stage::Bulk(progress) = &mut message.stage else { return };
-        (progress.opened, progress.open_queued) = (true, false);
-        progress.lost.remove(bytes.clone());
-        progress.acked.insert(bytes);
-        if progress.acked.covers(&(0..message.len)) {
-            self.arrived(number, events);
-        }
-    }
-
-    /// All of the message has arrived: an unordered one is settled, the others in their turn (WIND-4.2, WIND-4.4).
-    fn arrived(&mut self, number: u64, events: &mut VecDeque<Event>) {
-        let Some(message) = self.get_mut(number) else { return };
-        message.body = Body::Empty;
-        if message.class == Class::Unordered || planted(Bug::SettleOutOfTurn) {
-            tell(events, message.token, Event::Acknowledged);
-            message.stage = Stage::Settled;
-            let posted = message.posted;
-            self.settle_times.record_between(posted, self.now);
-        } else {
-            message.stage = Stage::Acknowledged;
-        }
-    }
-
-    /// The peer's upper layer refused it (WIND-4.5).
-    pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) {
-        let Some(message) = self.get_mut(number) else { return };
-        let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
-        if !told {
-            tell(events, message.token, |token| Event::Refused(token, refusal));
-        }
-        self.settle(number);
-    }
-
-    fn settle(&mut self, number: u64) {
-        if let Some(message) = self.get_mut(number) {
-            message.body = Body::Empty;
-            message.stage = Stage::Settled;
-        }
-    }
-
-    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is settled, tidy the queues (WIND-4.8).
-    pub fn advance(&mut self, events: &mut VecDeque<Event>) {
-        while let Some(message) = self.messages.front() {
-            match message.stage {
-                Stage::Acknowledged => {
-                    self.settle_times.record_between(message.posted, self.now);
-                    tell(events, message.token, Event::Acknowledged);
-                }
-                Stage::Settled => {}
-                _ => break,
-            }
-            self.messages.pop_front();
-            self.first += 1;
-        }
-        self.drop_stale();
     }
 
     /// Never read the sources of the messages with this token again.

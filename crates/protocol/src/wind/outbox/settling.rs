@@ -1,0 +1,89 @@
+//! What the peer's acknowledgements and refusals settle (WIND-4).
+
+use super::super::outgoing::{Outgoing, Stage, tell};
+use super::super::{Body, Class, Event, Refusal};
+use super::Outbox;
+use crate::planted::{Bug, planted};
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+impl Outbox {
+    /// The peer has taken the message in, or has learned of its withdrawal.
+    pub fn acked_small(&mut self, number: u64, withdrawal: bool, events: &mut VecDeque<Event>) {
+        match self.get_mut(number).map(|message| &mut message.stage) {
+            // In bulk: it had gone whole, and was to go again in fragments.
+            Some(Stage::Small { .. } | Stage::Bulk(_)) if !withdrawal => self.arrived(number, events),
+            // Taken back, but the message itself had arrived already: that settles it as well.
+            Some(Stage::Withdrawn { .. }) => self.settle(number),
+            _ => {}
+        }
+    }
+
+    /// The peer knows the beginning of the message.
+    pub fn acked_open(&mut self, number: u64) {
+        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) {
+            progress.opened = true;
+            progress.open_queued = false;
+        }
+    }
+
+    /// The peer has these bytes in their place. A peer that takes fragments knows the message.
+    pub fn acked_fragment(&mut self, number: u64, bytes: Range<u64>, events: &mut VecDeque<Event>) {
+        let Some(message) = self.get_mut(number) else { return };
+        let Stage::Bulk(progress) = &mut message.stage else { return };
+        (progress.opened, progress.open_queued) = (true, false);
+        progress.lost.remove(bytes.clone());
+        progress.acked.insert(bytes);
+        if progress.acked.covers(&(0..message.len)) {
+            self.arrived(number, events);
+        }
+    }
+
+    /// All of the message has arrived: an unordered one is settled, the others in their turn (WIND-4.2, WIND-4.4).
+    fn arrived(&mut self, number: u64, events: &mut VecDeque<Event>) {
+        let Some(message) = self.get_mut(number) else { return };
+        message.body = Body::Empty;
+        if message.class == Class::Unordered || planted(Bug::SettleOutOfTurn) {
+            tell(events, message.token, Event::Acknowledged);
+            message.stage = Stage::Settled;
+            let posted = message.posted;
+            self.settle_times.record_between(posted, self.now);
+        } else {
+            message.stage = Stage::Acknowledged;
+        }
+    }
+
+    /// The peer's upper layer refused it (WIND-4.5).
+    pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) {
+        let Some(message) = self.get_mut(number) else { return };
+        let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
+        if !told {
+            tell(events, message.token, |token| Event::Refused(token, refusal));
+        }
+        self.settle(number);
+    }
+
+    fn settle(&mut self, number: u64) {
+        if let Some(message) = self.get_mut(number) {
+            message.body = Body::Empty;
+            message.stage = Stage::Settled;
+        }
+    }
+
+    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is settled, tidy the queues (WIND-4.8).
+    pub fn advance(&mut self, events: &mut VecDeque<Event>) {
+        while let Some(message) = self.messages.front() {
+            match message.stage {
+                Stage::Acknowledged => {
+                    self.settle_times.record_between(message.posted, self.now);
+                    tell(events, message.token, Event::Acknowledged);
+                }
+                Stage::Settled => {}
+                _ => break,
+            }
+            self.messages.pop_front();
+            self.first += 1;
+        }
+        self.drop_stale();
+    }
+}

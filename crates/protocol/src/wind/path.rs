@@ -1,0 +1,45 @@
+//! A connection on a path whose width changes (WIND-8): what [`Mtu`](super::mtu) finds out is put to use.
+
+use super::connection::{Connection, lost};
+use super::outgoing::Sizes;
+use crate::time::Time;
+
+impl Connection {
+    /// What was acknowledged and lost tells what the path carries (WIND-8).
+    pub(super) fn weigh_sizes(&mut self, now: Time) {
+        let before = self.mtu.size();
+        let seen = self.flight.sizes.take();
+        if self.mtu.weigh(now, seen) {
+            self.statistics.black_holes += 1;
+            self.give_up_larger(now);
+        }
+        self.resized(before);
+    }
+
+    /// The system refused to send a datagram to the peer's candidate address `path`: it says that `fits` bytes are the most that get
+    /// there (WIND-8.8).
+    pub fn too_big(&mut self, now: Time, path: u8, fits: usize) {
+        if !self.is_established() || self.handshake.path != Some(path) {
+            return;
+        }
+        let before = self.mtu.size();
+        if self.mtu.told(now, fits) {
+            self.give_up_larger(now);
+        }
+        self.resized(before);
+    }
+
+    /// WIND-8.4: no sign of congestion.
+    fn give_up_larger(&mut self, now: Time) {
+        let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
+        let size = mtu.size();
+        flight.give_up_larger(now, size, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
+    }
+
+    fn resized(&mut self, before: usize) {
+        let size = self.mtu.size();
+        if size != before {
+            self.outbox.resize(Sizes::within(size, self.settings.seal));
+        }
+    }
+}
