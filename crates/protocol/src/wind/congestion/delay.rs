@@ -102,9 +102,12 @@ impl Delay {
         (self.clean, self.rest, self.round.signal) = (0, 0, true);
     }
 
-    /// React to delay and marks; was there a signal? (WIND-9.3, WIND-9.5)
+    /// React to marks and to the round trip's delay, which is the least of those it has shown so far: a processor that was taken away for
+    /// a moment delays some, a queue delays all. Was there a signal? (WIND-9.3, WIND-9.5)
     fn heed(&mut self, sample: &Sample) -> bool {
-        let excess = sample.delay.and_then(|delay| self.excess(delay).map(|excess| (excess, delay)));
+        let ends = sample.sent >= self.round.start;
+        let delay = Some(self.round.least).filter(|least| ends && *least < Duration::MAX);
+        let excess = delay.and_then(|delay| self.excess(delay).map(|excess| (excess, delay)));
         if sample.marked == 0 && excess.is_none() {
             return false;
         }
