@@ -47,7 +47,6 @@ pub fn server(mut socket: TcpStream, settings: &Settings) -> Result<(), Error> {
 }
 
 fn prepare(socket: &TcpStream) -> Result<(), Error> {
-    socket.set_nodelay(true).tried("setting TCP_NODELAY")?;
     socket.set_nonblocking(true).tried("setting the socket non-blocking")
 }
 

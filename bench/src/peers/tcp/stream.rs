@@ -14,6 +14,9 @@ const COLD: usize = 512 << 20;
 /// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the window opens.
 const WARM_UP: usize = 64 << 20;
 
+/// The receiver takes as much at once as there is, up to this or the size of a call if that is more.
+const READ: usize = 256 << 10;
+
 /// What both ends must agree on.
 #[derive(Args)]
 pub struct Settings {
@@ -81,7 +84,7 @@ pub fn receive(mut socket: TcpStream, settings: &Settings, mut memory: Vec<u8>) 
         let before = meter.spent();
         let (mut left, mut at) = (volume, 0);
         while left > 0 {
-            let end = (at + settings.size().min(left)).min(memory.len());
+            let end = (at + settings.size().max(READ).min(left)).min(memory.len());
             let bytes = socket.read(&mut memory[at..end]).tried("receiving")?;
             if bytes == 0 {
                 return Err(Error::new("the sender has closed the connection"));
