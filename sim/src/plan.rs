@@ -178,7 +178,7 @@ impl Plan {
         let mut settings = settings(random, killing);
         if !killing && !matches!(scenario, Scenario::Fire | Scenario::Setups) {
             // Of a stream of its own.
-            let random = &mut Random::stream(seed, 0x006e_6172_726f_77);
+            let random = &mut Random::stream(seed, 0x6e61_7272_6f77);
             weather.narrow = Narrow::any(random, nodes);
             if !weather.narrow.is_empty() && random.chance(0.7) {
                 settings.datagram_max = 8952;
