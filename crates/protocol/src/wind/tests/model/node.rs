@@ -16,8 +16,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// A datagram with a message (or a fragment) has 84 bytes at least and 141 at most: two fill the window, one does not.
-const WINDOW: u64 = 150;
+/// A datagram with a message (or a fragment) has 84 bytes at least and 141 at most. Small messages go one datagram beyond the
+/// window (WIND-6.1), fragments do not: the larger one lets two of them be in flight, the smaller one two small messages.
+pub const WINDOW_OF_FRAGMENTS: u64 = 142;
+pub const WINDOW_OF_SMALL: u64 = 10;
 /// A message and an acknowledgement fit, two messages do not.
 pub const ROOM_FOR_ONE: usize = 141;
 /// Three messages and an acknowledgement fit.
@@ -27,11 +29,11 @@ const FAR: Duration = Duration::from_secs(1_000_000);
 
 /// A window that does not change.
 #[derive(Debug)]
-struct Fixed;
+struct Fixed(u64);
 
 impl Controller for Fixed {
     fn window(&self) -> u64 {
-        WINDOW
+        self.0
     }
     fn acknowledged(&mut self, _: &Sample) {}
     fn lost(&mut self, _: Time, _: Time) {}
@@ -65,7 +67,7 @@ pub struct Node {
 
 impl Node {
     /// Two nodes that know each other and have nothing to say.
-    pub fn pair(scenario: &Arc<Scenario>, room: usize) -> [Node; 2] {
+    pub fn pair(scenario: &Arc<Scenario>, room: usize, window: u64) -> [Node; 2] {
         let settings =
             Settings { failure_time: FAR, keepalive: Some(FAR / 2), datagram_max: DATAGRAM_MIN as u16, ..Settings::default() };
         let mut nodes = [0, 1].map(|me| {
@@ -89,7 +91,7 @@ impl Node {
             assert!(node.connection.is_established() && node.connection.is_idle());
             node.connection.mtu = Mtu::fixed(room);
             node.cut();
-            node.connection.controller = Box::new(Fixed);
+            node.connection.controller = Box::new(Fixed(window));
             node.connection.gate = open_gate();
             node.taken.clear();
         }
@@ -119,7 +121,10 @@ impl Node {
     /// One datagram, if one is due.
     pub fn send(&mut self) -> Option<Datagram> {
         let due = self.connection.has_due(self.clock);
-        let open = self.connection.flight.in_flight() < WINDOW || self.connection.due.probes > 0;
+        let Connection { flight, controller, due: now_due, mtu, .. } = &self.connection;
+        let (in_flight, window, beyond) = (flight.in_flight(), controller.window(), mtu.size() as u64);
+        let open = |bulk| now_due.probes > 0 || in_flight < window + if bulk { 0 } else { beyond };
+        let open = [open(false), open(true)];
         let mut out = Vec::new();
         let transmit = self.connection.transmit(self.clock, &mut out);
         self.watcher.check(due == transmit.is_some(), "has_due is exact");
@@ -129,9 +134,13 @@ impl Node {
         }
         let seal = if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd };
         out.resize(out.len() + seal.tag_len(), 0);
-        let says = |frame| matches!(frame, Ok(Frame::Message(_) | Frame::Open(_) | Frame::Fragment(_)));
-        let says = View::parse(&out).is_ok_and(|view| view.frames().any(says));
-        self.watcher.check(open || !says, "nothing but acknowledgements and probes goes beyond the window (WIND-6.1)");
+        let says = |what: fn(&Frame<'_>) -> bool| {
+            View::parse(&out).is_ok_and(|view| view.frames().any(|frame| frame.is_ok_and(|frame| what(&frame))))
+        };
+        let small = says(|frame| matches!(frame, Frame::Message(_) | Frame::Open(_)));
+        let bulk = says(|frame| matches!(frame, Frame::Fragment(_)));
+        let kept = (open[0] || !small) && (open[1] || !bulk);
+        self.watcher.check(kept, "nothing but acknowledgements and probes goes beyond the window (WIND-6.1)");
         let number = View::parse(&out).map_or(0, |view| view.header().number);
         Some(Datagram { to: 1 - self.me, number, bytes: out.into() })
     }
@@ -189,7 +198,7 @@ impl Clone for Node {
             handshake,
             outbox,
             flight,
-            controller: _,
+            controller,
             gate: _,
             inbox,
             arrivals,
@@ -209,7 +218,7 @@ impl Clone for Node {
             handshake: handshake.clone(),
             outbox: outbox.clone(),
             flight: flight.clone(),
-            controller: Box::new(Fixed),
+            controller: Box::new(Fixed(controller.window())),
             gate: open_gate(),
             inbox: inbox.clone(),
             arrivals: arrivals.clone(),

@@ -36,6 +36,7 @@ pub enum Posts {
 pub struct Pair {
     pub scenarios: Vec<Arc<Scenario>>,
     pub posts: Posts,
+    pub window: u64,
     pub faults: Faults,
 }
 
@@ -76,9 +77,9 @@ pub enum Action {
 }
 
 impl State {
-    fn new(scenario: &Arc<Scenario>, posts: Posts, left: Faults) -> State {
+    fn new(scenario: &Arc<Scenario>, posts: Posts, window: u64, left: Faults) -> State {
         let room = if posts == Posts::AtFirst { ROOM_FOR_ONE } else { ROOM_FOR_ALL };
-        let mut nodes = Node::pair(scenario, room);
+        let mut nodes = Node::pair(scenario, room, window);
         if posts == Posts::AtFirst {
             nodes.iter_mut().for_each(|node| scenario.of(node.me).for_each(|_| node.post(scenario)));
         }
@@ -245,7 +246,7 @@ impl Model for Pair {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        self.scenarios.iter().map(|scenario| State::new(scenario, self.posts, self.faults)).collect()
+        self.scenarios.iter().map(|scenario| State::new(scenario, self.posts, self.window, self.faults)).collect()
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
