@@ -1,0 +1,139 @@
+//! Messages of all classes, puts and gets between real sockets whose datagrams the kernel drops at random (nftables), and through the
+//! fault wrapper. Needs root; skipped otherwise.
+
+mod support;
+use oikaze::{Class, Region, Rights};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::*;
+
+/// Messages each way.
+const MESSAGES: u64 = 300;
+/// Puts each way, each fetched back.
+const PUTS: u64 = 20;
+/// Bytes of one put.
+const PUT: usize = 64 << 10;
+/// Set for nodes.
+const NODE: &str = "LOSS_TEST_NODE";
+const PATIENCE: Duration = Duration::from_secs(50);
+
+fn class_of(number: u64) -> Class {
+    [Class::Ordered, Class::Unordered, Class::Sync, Class::Unordered][number as usize % 4]
+}
+
+/// Mostly small, some in a few fragments, some in many.
+fn body_of(from: u32, number: u64) -> Vec<u8> {
+    let len = match number % 25 {
+        0 => 100_000,
+        n if n % 5 == 0 => 5_000,
+        n => n * 13,
+    };
+    (0..len).map(|at| (at * 31 + (at >> 8) + number * 7 + u64::from(from)) as u8).collect()
+}
+
+/// A node of the job, run by the launcher that a test below started. It begins when rank 0 is told to.
+#[test]
+#[ignore = "a node, started by the other tests"]
+fn node() {
+    if std::env::var_os(NODE).is_none() {
+        return eprintln!("skipped: run by the other tests only");
+    }
+    let job = oikaze::join().unwrap();
+    let (me, other) = (job.rank(), 1 - job.rank());
+    let _inbox = job.publish("inbox", Region::zeroed(PUT).unwrap(), Rights::ALL).unwrap();
+    job.barrier().unwrap();
+    if me == 0 {
+        println!("\nready");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+    }
+    job.barrier().unwrap();
+    let peer = job.peer(other).unwrap();
+    let sent: Vec<_> = (0..MESSAGES).map(|number| peer.send(class_of(number), number, &body_of(me, number))).collect();
+
+    let there = peer.region("inbox").unwrap();
+    let (out, back) = (Region::zeroed(PUT).unwrap(), Region::zeroed(PUT).unwrap());
+    let (out, back) = (job.register(out).unwrap(), job.register(back).unwrap());
+    for round in 0..PUTS {
+        let bytes: Vec<u8> = (0..PUT as u64).map(|at| (at * 7 + (at >> 9) + round) as u8).collect();
+        out.write(0, &bytes).unwrap();
+        there.put(0, out.all()).wait_for(PATIENCE).unwrap();
+        there.get(0, back.all()).wait_for(PATIENCE).unwrap();
+        let mut seen = vec![0; PUT];
+        back.read(0, &mut seen).unwrap();
+        assert!(bytes == seen, "put {round} came back as something else");
+    }
+
+    let mut arrived = vec![false; MESSAGES as usize];
+    for _ in 0..MESSAGES {
+        let message = job.receive(Some(other), Some(PATIENCE)).unwrap();
+        let number = message.tag;
+        assert_eq!(message.class, class_of(number));
+        assert!(message.body == body_of(other, number), "message {number} was altered");
+        assert!(!std::mem::replace(&mut arrived[number as usize], true), "message {number} came twice");
+        let early = arrived.iter().take(number as usize).position(|came| !came);
+        assert!(message.class == Class::Unordered || early.is_none(), "message {number} came before {early:?}");
+    }
+    sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
+    job.barrier().unwrap();
+    assert!(job.try_receive(None).is_none(), "a message that nobody sent");
+    if me == 0 {
+        println!("again {}", job.statistics().retransmissions);
+    }
+    job.leave().unwrap();
+}
+
+/// What this namespace takes in of UDP is dropped so often.
+fn drop_some(namespace: &str, percent: u32) -> bool {
+    let rules = format!(
+        "table inet oikaze {{ chain arrivals {{ type filter hook input priority 0; meta l4proto udp numgen random mod 100 < {percent} drop; }} }}"
+    );
+    let mut nft = Command::new("ip");
+    nft.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = nft.spawn() else { return false };
+    let told = child.stdin.take().is_some_and(|mut input| input.write_all(rules.as_bytes()).is_ok());
+    child.wait().is_ok_and(|status| told && status.success())
+}
+
+/// Two nodes as above; each loses so much of what arrives, and has these faults.
+fn exchange(percent: u32, fault: Option<&str>) {
+    let Some(_turn) = namespaces() else { return };
+    let mut command = oikaze(&["run", "-n", "2", "--netns", "--failure-time", "10000", "--timeout", "100"]);
+    command.args(["--env", &format!("{NODE}=1")]);
+    if let Some(fault) = fault {
+        command.args(["--env", &format!("OIKAZE_FAULT={fault}")]);
+    }
+    command.arg("--").arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"]).stdin(Stdio::piped());
+    let mut job = Running::start(&mut command);
+    job.line("[0] ready");
+    let dropping = percent == 0 || (0..2).all(|rank| drop_some(&format!("oik-{}-{rank}", job.child.id()), percent));
+    if !dropping {
+        return eprintln!("skipped: needs nft (package nftables) and its numgen in the kernel");
+    }
+    job.child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let again: u64 = job.line("[0] again ").parse().unwrap();
+    let (status, out) = job.finish();
+    assert_eq!(status, 0, "{out}");
+    assert!(again > 0, "nothing was lost: the test proves nothing");
+}
+
+#[test]
+fn a_tenth_of_all_packets_is_dropped() {
+    exchange(10, None);
+}
+
+#[test]
+fn a_third_of_all_packets_is_dropped() {
+    exchange(30, None);
+}
+
+#[test]
+fn through_the_fault_wrapper() {
+    exchange(0, Some("loss=0.3,duplicate=0.3,reorder=0.3,corrupt=0.1,seed=11"));
+}
+
+#[test]
+fn packets_are_dropped_and_the_fault_wrapper_adds_to_it() {
+    exchange(10, Some("loss=0.1,duplicate=0.1,reorder=0.2,corrupt=0.02,seed=12"));
+}
