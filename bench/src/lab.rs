@@ -31,6 +31,8 @@ const DEVICES: [&str; 2] = ["wa", "wb"];
 const LOCK: &str = "/run/lock/oikaze-lab";
 /// How long a new device may take.
 const LINK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a lab that is being removed is waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// What the janitor says when it holds the lock.
 const READY: &str = "ready";
 /// No node of a job in the lab may run longer.
@@ -170,8 +172,13 @@ fn hire_janitor() -> Result<Child, Error> {
 pub fn janitor() -> Result<(), Error> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
     let lock = rustix::fs::open(LOCK, flags, Mode::RUSR | Mode::WUSR).tried(format!("opening {LOCK}"))?;
-    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Ok(()); // its not being ready tells the bench
+    // The lab of a bench that has just been ended may still be going.
+    let begun = Instant::now();
+    while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if begun.elapsed() > LOCK_PATIENCE {
+            return Ok(()); // its not being ready tells the bench
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).tried("answering the bench")?;

@@ -16,7 +16,7 @@ use crate::wind::case::{Case, Figure, Test};
 
 const PORT: u16 = 7100;
 /// How often a floor that lost a datagram is begun anew.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 3;
 
 /// Which end of which floor.
 #[derive(Subcommand)]

@@ -25,7 +25,7 @@ const SOCKET_BUFFER: usize = 64 << 20;
 const CALL_BYTES: usize = 65_000;
 const CALL_DATAGRAMS: usize = 64;
 /// Nothing repairs a loss, so a lost datagram ends the floor: after this long without any.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What both ends must agree on.
 #[derive(Args)]
