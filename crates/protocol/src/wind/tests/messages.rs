@@ -203,22 +203,3 @@ fn what_is_placed_takes_no_room() {
 fn a_header_only_seal_has_the_same_format() {
     assert_eq!(SealKind::HeaderOnly.tag_len(), SealKind::EndToEnd.tag_len());
 }
-
-/// WIND-6.5: bytes that go straight to their place are not kept, so that two long puts at once need no room at the receiver.
-#[test]
-fn what_is_placed_needs_no_room() {
-    let settings = Settings { held_max: 3000, ..Settings::default() };
-    let mut world = World::established(settings, Faults::default(), 7);
-    let mut ledger = Ledger::new();
-    for id in 0..3 {
-        let segment = Segment { region: id as u32, offset: 0, len: 100_000 };
-        let head = Words { id, refuse: false, place: true }.head(0);
-        let body = Body::Segment(segment);
-        let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token(id) };
-        post(&mut world, 0, message, false, &mut ledger);
-    }
-    world.run(|world| world.is_idle());
-    settle(&mut world, 0, &mut ledger);
-    assert!(ledger.values().all(|posted| posted.outcomes == 1));
-    assert_eq!(world.nodes[1].connection.statistics().over_limit, 0);
-}
