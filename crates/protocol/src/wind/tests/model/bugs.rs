@@ -1,22 +1,14 @@
 //! Bugs planted on purpose: proof that the model would notice.
 
 use super::CASES;
-use crate::planted::{Bug, plant};
+use crate::planted::plant;
+use crate::wind::tests::planted::DELIVERY;
 
 /// One switch for the whole process: not beside other tests.
 #[test]
 #[ignore = "plants bugs in the whole process: by cargo xtask test, one test at a time"]
 fn bugs_are_found() {
-    let mine = [
-        Bug::AcceptDuplicateDatagram,
-        Bug::AcceptDuplicateMessage,
-        Bug::DeliverOrderedEarly,
-        Bug::IgnoreClassRule,
-        Bug::ForgetRetransmission,
-        Bug::AcknowledgeUnreceived,
-        Bug::MisplaceFragment,
-    ];
-    for bug in mine {
+    for bug in DELIVERY {
         plant(Some(bug));
         let found = CASES.iter().find_map(|case| case.check().err());
         plant(None);

@@ -1,9 +1,5 @@
 //! Time as an argument: nanoseconds since a start that the caller chooses.
 
-mod wheel;
-
-pub use wheel::Wheel;
-
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
