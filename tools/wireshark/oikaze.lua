@@ -29,6 +29,8 @@ local F = {
   number = ProtoField.uint64("oikaze.number", "Datagram number"),
   ack_now = ProtoField.bool("oikaze.ack_now", "Acknowledge at once", 8, nil, 1),
   bulk = ProtoField.bool("oikaze.bulk", "Bulk", 8, nil, 2),
+  ack_lane = ProtoField.uint8("oikaze.ack.lane", "Lane", base.DEC, { [0] = "small", [1] = "bulk" }),
+  bulk_lane = ProtoField.bool("oikaze.flags.bulk_lane", "Bulk lane", 8, nil, 4),
   seal = ProtoField.uint8("oikaze.seal", "Seal", base.DEC, SEALS),
   frames_len = ProtoField.uint16("oikaze.frames_len", "Bytes of frames"),
   payload_len = ProtoField.uint16("oikaze.payload_len", "Bytes of payload"),
@@ -65,6 +67,7 @@ local F = {
   incarnation = ProtoField.uint64("oikaze.hello.incarnation", "Incarnation"),
   mine = ProtoField.uint64("oikaze.hello.connection", "Sender's id for the connection", base.HEX),
   receive_buffer = ProtoField.uint32("oikaze.hello.receive_buffer", "Receive buffer"),
+  bulk_port = ProtoField.uint16("oikaze.hello.bulk_port", "Port of its bulk lane"),
   datagram_max = ProtoField.uint16("oikaze.hello.datagram_max", "Largest datagram"),
   to = ProtoField.uint32("oikaze.hello.to", "To rank"),
   path = ProtoField.uint8("oikaze.hello.path", "Path"),
@@ -197,7 +200,8 @@ FRAME[2] = function(c)
   u64(c, F.credit)
   u32(c, F.delay)
   local ranges, refusals = u8(c, F.ranges), u8(c, F.refusals)
-  c:skip(2)
+  u8(c, F.ack_lane)
+  c:skip(1)
   u32(c, F.marked)
   u32(c, F.share)
   local below = c:take(4)
@@ -269,7 +273,8 @@ FRAME[8] = function(c, flags)
   u32(c, F.receive_buffer)
   u16(c, F.datagram_max)
   u8(c, F.seal)
-  c:skip(5)
+  u16(c, F.bulk_port)
+  c:skip(3)
   local to = u32(c, F.to)
   u8(c, F.path)
   u8(c, F.your_path)
@@ -301,9 +306,9 @@ local function is_oikaze(tvb)
   if tvb:len() < HEADER + 4 then return false end
   local flags, seal = tvb(16, 1):uint(), tvb(17, 1):uint()
   local frames, payload = tvb(18, 2):le_uint(), tvb(20, 2):le_uint()
-  if flags > 3 or seal > 3 or tvb(22, 2):le_uint() ~= 0 then return false end
+  if flags > 7 or seal > 3 or tvb(22, 2):le_uint() ~= 0 then return false end
   local handshake = tvb(0, 8):le_uint64() == UInt64(0)
-  if handshake ~= (seal == 2) or (flags >= 2) ~= (payload > 0) then return false end
+  if handshake ~= (seal == 2) or (flags % 4 >= 2) ~= (payload > 0) then return false end
   return HEADER + frames + payload + TAG_LEN[seal] == tvb:len()
 end
 
@@ -344,6 +349,7 @@ function oikaze.dissector(tvb, info, root)
   tree:add_le(F.number, tvb(8, 8))
   tree:add(F.ack_now, tvb(16, 1))
   tree:add(F.bulk, tvb(16, 1))
+  tree:add(F.bulk_lane, tvb(16, 1))
   tree:add(F.seal, tvb(17, 1))
   tree:add_le(F.frames_len, tvb(18, 2))
   tree:add_le(F.payload_len, tvb(20, 2))

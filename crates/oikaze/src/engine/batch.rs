@@ -6,6 +6,7 @@ use oikaze_os::link::{Link, Outgoing};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::limits::TAG_MAX;
 use oikaze_protocol::wind::Transmit;
+use oikaze_protocol::wire::Lane;
 use oikaze_protocol::wire::Seal;
 use std::collections::VecDeque;
 use std::io;
@@ -18,6 +19,7 @@ pub(super) const BATCH: usize = 64;
 /// One datagram about to leave.
 pub(super) struct Slot {
     to: SocketAddr,
+    lane: Lane,
     /// Header and frames.
     pub head: Vec<u8>,
     tag: [u8; TAG_MAX],
@@ -29,7 +31,7 @@ pub(super) struct Slot {
 impl Default for Slot {
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Self { to: nowhere, head: Vec::new(), tag: [0; TAG_MAX], tag_len: 0, region: None }
+        Self { to: nowhere, lane: Lane::Small, head: Vec::new(), tag: [0; TAG_MAX], tag_len: 0, region: None }
     }
 }
 
@@ -84,6 +86,7 @@ impl Batch {
     pub fn push(&mut self, to: SocketAddr, transmit: &Transmit, payload: Gather, seals: (&HandshakeSeal, &Checksum)) -> usize {
         let Some(slot) = self.slots.get_mut(self.waiting.end) else { return 0 };
         slot.to = to;
+        slot.lane = transmit.lane;
         slot.region = transmit.payload.map(|segment| segment.region);
         if transmit.handshake {
             slot.seal(&payload, seals.0);
@@ -109,7 +112,7 @@ impl Batch {
         let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
         for (slot, payload) in slots.iter().zip(self.payloads.drain(..)) {
             let tag = slot.tag.get(..slot.tag_len).unwrap_or_default();
-            batch.push(Outgoing { to: slot.to, head: &slot.head, payload, tag });
+            batch.push(Outgoing { to: slot.to, lane: slot.lane, head: &slot.head, payload, tag });
         }
         let outcome = link.send(&batch);
         let went = outcome.as_ref().map_or(batch.len(), |went| batch.len().min(*went));

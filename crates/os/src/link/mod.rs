@@ -21,6 +21,7 @@ pub use tap::{Passing, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSy
 pub use udp::{Bind, BindError, Ports, PortsSyntax, UdpLink};
 
 use crate::memory::Gather;
+use oikaze_protocol::wire::Lane;
 use rustix::fd::BorrowedFd;
 use std::io;
 use std::net::SocketAddr;
@@ -31,6 +32,8 @@ use std::time::Instant;
 pub struct Outgoing<'a> {
     /// Whereto.
     pub to: SocketAddr,
+    /// From where: bulk has a socket of its own, if the link has one ([`Link::bulk_port`]).
+    pub lane: Lane,
     /// First bytes: header and frames.
     pub head: &'a [u8],
     /// Then these, straight from where they lie; may be empty.
@@ -106,6 +109,12 @@ pub trait Link: Send {
     /// The interfaces could not be listed.
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>>;
 
+    /// The port, at all addresses of the link, at which peers shall send bulk and from which bulk is sent: so it never stands in front of what
+    /// is small. `None`: one port for all.
+    fn bulk_port(&self) -> Option<u16> {
+        None
+    }
+
     /// Bytes of the largest datagram the link carries at all.
     fn datagram_max(&self) -> usize;
 
@@ -160,6 +169,9 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
         (**self).local_addresses()
+    }
+    fn bulk_port(&self) -> Option<u16> {
+        (**self).bulk_port()
     }
     fn datagram_max(&self) -> usize {
         (**self).datagram_max()

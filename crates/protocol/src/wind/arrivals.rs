@@ -5,7 +5,7 @@ use super::ranges::RangeSet;
 use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wire::{Acknowledgement, Builder, RefusedMessage, Told};
+use crate::wire::{Acknowledgement, Builder, Lane, RefusedMessage, Told};
 use alloc::collections::VecDeque;
 use core::ops::RangeInclusive;
 
@@ -179,7 +179,7 @@ impl Arrivals {
             self.interactive.goes_alone(now);
         }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
-        let tell = Told { credit, delay, marked: self.marked, share: self.share };
+        let tell = Told { lane: Lane::Small, credit, delay, marked: self.marked, share: self.share };
         let told = self.told_refusals();
         let (refusals, _) = self.refusals.make_contiguous().split_at(told);
         let mut copy = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];

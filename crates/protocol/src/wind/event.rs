@@ -1,7 +1,7 @@
 //! What a connection tells its owner.
 
 use super::{Refusal, Segment, Token};
-use crate::wire::{Misfit, Refuse};
+use crate::wire::{Lane, Misfit, Refuse};
 
 /// In the order in which things happened; see [`Connection::poll_event`](super::Connection::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,10 @@ pub struct Transmit {
     pub payload: Option<Segment>,
     /// Which candidate address of the peer it goes to.
     pub path: u8,
+    /// By which lane; a handshake by the small one.
+    pub lane: Lane,
+    /// The port it goes to, if not that of the address.
+    pub port: Option<u16>,
     /// Sealed with the job's MAC instead of the connection's seal.
     pub handshake: bool,
 }

@@ -6,7 +6,7 @@ use super::outgoing::{Outgoing, Piece, Stage};
 use super::{Body, Segment, Transmit, Urgency};
 use crate::limits::{BULK_FRAME_LEN, BULK_TURN, FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
-use crate::wire::{Builder, Flags, Fragment, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
+use crate::wire::{Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
 use alloc::vec::Vec;
 
 /// What the next datagram is for.
@@ -57,7 +57,7 @@ impl Connection {
         if self.handshake.has_due(now) {
             let path = self.handshake.transmit(now, into)?;
             self.statistics.handshakes_sent += 1;
-            return Some(Transmit { payload: None, path, handshake: true });
+            return Some(Transmit { payload: None, path, lane: Lane::Small, port: None, handshake: true });
         }
         if !self.handshake.is_established() {
             return None;
@@ -69,7 +69,7 @@ impl Connection {
             Turn::Bulk(piece) => self.write_bulk(now, into, piece),
             Turn::Size => self.write_size_probe(now, into),
         };
-        Some(Transmit { payload, path, handshake: false })
+        Some(Transmit { payload, path, lane: Lane::Small, port: None, handshake: false })
     }
 
     /// WIND-3.6: small messages are not queued behind bulk, nor bulk behind a flood of small ones.
@@ -272,7 +272,7 @@ impl Connection {
         builder.close();
         self.write_ack(now, false, &mut builder);
         self.finish(now, builder, None, false);
-        Some(Transmit { payload: None, path, handshake: false })
+        Some(Transmit { payload: None, path, lane: Lane::Small, port: None, handshake: false })
     }
 }
 

@@ -1,10 +1,11 @@
 //! The ACK frame (WIRE-4.2): ranges of datagram numbers, delay, credit, marks, share, refusals.
 //!
-//! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | 0 u16 | marked u32 | share u32 | below u32 | (gap u32, below u32)* |
+//! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | lane u8 | 0 u8 | marked u32 | share u32 | below u32 | (gap u32, below u32)* |
 //! (number u64, code u8)*`.
 //! The first range is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one before. With no range
 //! at all (when only refusals or credit can be told) `largest` and `below` are 0.
 
+use super::Lane;
 use super::cursor::{Reader, Write};
 use super::frame::{PREFIX_LEN, kind, put_prefix};
 use crate::limits::{ACK_RANGES_MAX, REFUSALS_MAX};
@@ -29,6 +30,8 @@ pub struct RefusedMessage {
 /// What an ACK frame tells besides ranges and refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
+    /// Whose datagrams are told of.
+    pub lane: Lane,
     /// All the credit ever granted, in bytes.
     pub credit: u64,
     /// Nanoseconds between the arrival of the largest datagram number received and this frame.
@@ -75,7 +78,12 @@ impl<'a> Acknowledgement<'a> {
     pub(super) fn parse(body: &mut Reader<'a>) -> Option<Acknowledgement<'a>> {
         let (largest, credit, delay) = (body.u64()?, body.u64()?, body.u32()?);
         let (ranges, refusals) = (usize::from(body.u8()?), usize::from(body.u8()?));
-        body.zeros::<2>()?;
+        let lane = match body.u8()? {
+            0 => Lane::Small,
+            1 => Lane::Bulk,
+            _ => return None,
+        };
+        body.zeros::<1>()?;
         let (marked, share) = (body.u32()?, body.u32()?);
         if ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {
             return None;
@@ -83,7 +91,7 @@ impl<'a> Acknowledgement<'a> {
         let below = body.u32()?;
         let frame = Acknowledgement {
             largest,
-            told: Told { credit, delay, marked, share },
+            told: Told { lane, credit, delay, marked, share },
             none: ranges == 0,
             below,
             ranges: body.take(ranges.saturating_sub(1) * RANGE)?,
@@ -133,7 +141,7 @@ impl<'a> Acknowledgement<'a> {
         }
         let len = u16::try_from(into.len() - start).unwrap_or(0);
         patch(into, start + 2, &len.to_le_bytes());
-        patch(into, start + PREFIX_LEN + 20, &[count, u8::try_from(refusals.len()).unwrap_or(0)]);
+        patch(into, start + PREFIX_LEN + 20, &[count, u8::try_from(refusals.len()).unwrap_or(0), told.lane as u8]);
     }
 }
 

@@ -13,8 +13,10 @@ impl Flags {
     pub const ACK_NOW: Flags = Flags(1);
     /// The first frame is a fragment; its bytes are the datagram's payload (WIRE-2.5).
     pub const BULK: Flags = Flags(2);
+    /// The datagram goes by the bulk lane (WIRE-2.7).
+    pub const BULK_LANE: Flags = Flags(4);
     /// Bits that have a meaning.
-    const KNOWN: u8 = 3;
+    const KNOWN: u8 = 7;
 
     /// Are all bits of `other` set?
     #[must_use]
@@ -27,6 +29,17 @@ impl Flags {
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
+}
+
+/// One of the two flows of datagrams between two nodes. Each has its numbers, acknowledgements and window, so that neither waits for
+/// the other (WIND-3.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Handshakes, control, and messages that fit into a frame.
+    #[default]
+    Small,
+    /// Fragments.
+    Bulk,
 }
 
 /// `connection u64 | number u64 | flags u8 | seal u8 | frames_len u16 | payload_len u16 | reserved u16`, little-endian.
@@ -47,6 +60,12 @@ pub struct Header {
 }
 
 impl Header {
+    /// Which lane the datagram goes by.
+    #[must_use]
+    pub const fn lane(&self) -> Lane {
+        if self.flags.has(Flags::BULK_LANE) { Lane::Bulk } else { Lane::Small }
+    }
+
     /// Read and check; `None` if a field has no meaning (WIRE-2.6).
     pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
         let mut reader = Reader(bytes);
@@ -63,7 +82,8 @@ impl Header {
         let sound = header.flags.0 & !Flags::KNOWN == 0 && (bulk == (header.payload_len > 0));
         // WIRE-5.4: the job's MAC seals handshake datagrams and nothing else.
         let handshake = (header.connection == 0) == (header.seal == SealKind::Handshake);
-        (sound && handshake).then_some(header)
+        let lane = header.connection != 0 || header.lane() == Lane::Small;
+        (sound && handshake && lane).then_some(header)
     }
 
     /// Write over the first [`HEADER_LEN`] bytes of `place`.

@@ -36,6 +36,8 @@ pub struct Introduction {
     pub receive_buffer: u32,
     /// Bytes of credited messages it will keep before they are read.
     pub credit: u64,
+    /// Where its bulk lane is, at the address of the others: what it gets there and what it sends from there; 0: nowhere of its own.
+    pub bulk_port: u16,
     /// The kind of seal it sets up connections with, as [`SealKind`](super::SealKind) numbers them.
     pub seal: u8,
 }
@@ -65,6 +67,7 @@ impl Introduction {
             datagram_max: 0,
             receive_buffer: 0,
             credit: 0,
+            bulk_port: 0,
             seal: 0,
         }
     }
@@ -84,8 +87,9 @@ impl Introduction {
             receive_buffer: body.u32()?,
             datagram_max: body.u16()?,
             seal: body.u8()?,
+            bulk_port: body.u16()?,
         };
-        body.zeros::<5>()?;
+        body.zeros::<3>()?;
         (introduction.connection != 0).then_some(introduction)
     }
 
@@ -102,7 +106,8 @@ impl Introduction {
         into.put_u32(self.receive_buffer);
         into.put_u16(self.datagram_max);
         into.put_u8(self.seal);
-        into.put(&[0; 5]);
+        into.put_u16(self.bulk_port);
+        into.put(&[0; 3]);
     }
 }
 

@@ -36,11 +36,8 @@ fn ranges() -> impl Strategy<Value = Vec<RangeInclusive<u64>>> {
 }
 
 fn told() -> impl Strategy<Value = Told> {
-    (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(credit, delay, marked, share)| Told {
-        credit,
-        delay,
-        marked,
-        share,
+    (any::<bool>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(bulk, credit, delay, marked, share)| {
+        Told { lane: if bulk { Lane::Bulk } else { Lane::Small }, credit, delay, marked, share }
     })
 }
 
@@ -188,7 +185,7 @@ proptest! {
         let header = Header {
             connection: 1,
             number: 1,
-            flags: Flags(u8::from(bulk) * 2),
+            flags: Flags(u8::from(bulk) * 2 + kind / 6 * 4),
             seal: SealKind::EndToEnd,
             frames_len: frames.len() as u16,
             payload_len: u16::from(bulk),
@@ -208,7 +205,7 @@ proptest! {
     #[test]
     fn handshake_round_trip(connection in 1..u64::MAX, values in any::<[u32; 6]>(), yours in any::<Option<(u64, u64, u8)>>(), wanted in any::<bool>()) {
         let [rank, nodes, page_size, receive_buffer, to, other] = values;
-        let mine = Introduction { rank, nodes, page_size, receive_buffer, seal: other as u8, ..Introduction::here(0, 0, u64::from(other), connection) };
+        let mine = Introduction { rank, nodes, page_size, receive_buffer, seal: other as u8, bulk_port: other as u16, ..Introduction::here(0, 0, u64::from(other), connection) };
         let yours = yours.filter(|y| y.0 != 0).map(|(connection, incarnation, path)| Shown { connection, incarnation, path });
         let hello = Hello { mine, to, path: 3, yours, answer_wanted: wanted };
         let refuse = Refuse { rank, misfit: Misfit::Nodes, mine: 1, yours: 2, incarnation: 3 };

@@ -204,6 +204,10 @@ impl<L: Link> Link for Tap<L> {
         self.inner.local_addresses()
     }
 
+    fn bulk_port(&self) -> Option<u16> {
+        self.inner.bulk_port()
+    }
+
     fn datagram_max(&self) -> usize {
         self.inner.datagram_max()
     }

@@ -160,6 +160,7 @@ impl Control {
 mod tests {
     use super::*;
     use crate::memory::Gather;
+    use oikaze_protocol::wire::Lane;
 
     fn lengths(sizes: &[(u8, usize)], gso: bool) -> usize {
         let bytes = vec![0; 70_000];
@@ -167,6 +168,7 @@ mod tests {
             .iter()
             .map(|(peer, len)| Outgoing {
                 to: ([127, 0, 0, *peer], 1).into(),
+                lane: Lane::Small,
                 head: bytes.get(..*len).unwrap(),
                 payload: Gather::EMPTY,
                 tag: &[],

@@ -4,6 +4,7 @@ use super::super::conformance::take;
 use super::*;
 use crate::memory::Gather;
 use crate::without::Without;
+use oikaze_protocol::wire::Lane;
 use rustix::fd::AsRawFd;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -55,7 +56,8 @@ fn offloads_can_be_switched_off() {
 /// Sends `count` datagrams of `len` bytes, of which `arrive` get there: their lengths.
 fn send_to(sender: &mut UdpLink, receiver: &mut UdpLink, count: usize, len: usize, arrive: usize) -> Vec<usize> {
     let (to, bytes) = (receiver.bound()[0], vec![1; len]);
-    let batch: Vec<Outgoing<'_>> = (0..count).map(|_| Outgoing { to, head: &bytes, payload: Gather::EMPTY, tag: &[] }).collect();
+    let batch: Vec<Outgoing<'_>> =
+        (0..count).map(|_| Outgoing { to, lane: Lane::Small, head: &bytes, payload: Gather::EMPTY, tag: &[] }).collect();
     assert_eq!(sender.send(&batch).unwrap(), count);
     take(receiver, arrive).iter().map(|(_, bytes)| bytes.len()).collect()
 }
@@ -109,7 +111,7 @@ fn what_a_full_receive_buffer_drops_is_counted() {
     let mut sender = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
     let mut receiver = UdpLink::bind(&small).unwrap();
     let bytes = [1; 1000];
-    let out = Outgoing { to: receiver.bound()[0], head: &bytes, payload: Gather::EMPTY, tag: &[] };
+    let out = Outgoing { to: receiver.bound()[0], lane: Lane::Small, head: &bytes, payload: Gather::EMPTY, tag: &[] };
     for _ in 0..100 {
         assert_eq!(sender.send(std::slice::from_ref(&out)).unwrap(), 1);
     }
@@ -222,7 +224,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         }
         for number in 0..200_u32 {
             let bytes = number.to_le_bytes();
-            let to = |to| Outgoing { to, head: &bytes, payload: Gather::EMPTY, tag: &[] };
+            let to = |to| Outgoing { to, lane: Lane::Small, head: &bytes, payload: Gather::EMPTY, tag: &[] };
             assert_eq!(one.send(&[to(other_at)]).unwrap(), 1);
             assert_eq!(take(&mut other, 1), [(one_at, bytes.to_vec())]);
             assert_eq!(other.send(&[to(one_at)]).unwrap(), 1);
@@ -232,7 +234,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         assert!(other.connected.sockets.is_empty(), "switched off");
         // A third is heard beside it, by the link's own socket.
         let mut third = everywhere("").unwrap();
-        let hello = Outgoing { to: one_at, head: b"hello", payload: Gather::EMPTY, tag: &[] };
+        let hello = Outgoing { to: one_at, lane: Lane::Small, head: b"hello", payload: Gather::EMPTY, tag: &[] };
         assert_eq!(third.send(&[hello]).unwrap(), 1);
         assert_eq!(take(&mut one, 1), [(SocketAddr::new(address, third.port()), b"hello".to_vec())]);
         // The port is not free for others, and the peer's going disturbs nobody.
@@ -240,7 +242,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         assert!(matches!(UdpLink::bind(&Bind { ports, ..Bind::default() }), Err(BindError::InUse { .. })));
         drop(other);
         for _ in 0..3 {
-            let bytes = Outgoing { to: other_at, head: b"anyone?", payload: Gather::EMPTY, tag: &[] };
+            let bytes = Outgoing { to: other_at, lane: Lane::Small, head: b"anyone?", payload: Gather::EMPTY, tag: &[] };
             assert_eq!(one.send(&[bytes]).unwrap(), 1);
             one.receive(&mut |_| panic!("nobody is there")).unwrap();
         }
