@@ -66,7 +66,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
 
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
-    let udp = UdpLink::bind(&Bind { ports, without, ..Bind::default() })
+    let udp = UdpLink::bind(&Bind { ports, sharers: bootstrap.local_size() as usize, without, ..Bind::default() })
         .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
     let port = udp.port();
     Ok(match &bootstrap.settings().fault {

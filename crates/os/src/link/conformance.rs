@@ -34,6 +34,12 @@ fn address_of(link: &dyn Link, ip: IpAddr) -> SocketAddr {
     all.iter().map(|local| local.address).find(|address| address.ip() == ip).unwrap()
 }
 
+/// Where it is reached, and sends from, in this lane.
+fn port_of(link: &dyn Link, ip: IpAddr, lane: Lane) -> SocketAddr {
+    let small = address_of(link, ip);
+    link.bulk_port().filter(|_| lane == Lane::Bulk).map_or(small, |port| SocketAddr::new(ip, port))
+}
+
 fn wait_readable(link: &mut dyn Link, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
     let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
@@ -74,10 +80,15 @@ fn send_all(link: &mut dyn Link, mut batch: &[Outgoing<'_>]) {
 /// Datagrams to be sent: to which receiver, and the lengths of head, payload and tag.
 type Plan = Vec<(usize, [usize; 3])>;
 
-/// Sends a plan's datagrams, and checks that each receiver gets its own, whole, each once, from the right address.
+/// Sends a plan's datagrams by each lane, and checks that each receiver gets its own, whole, each once, from the right address.
 fn carries(sender: &mut dyn Link, receivers: &mut [Box<dyn Link>], ip: IpAddr, plan: &Plan) {
-    let from = address_of(sender, ip);
-    let to: Vec<SocketAddr> = receivers.iter().map(|receiver| address_of(&**receiver, ip)).collect();
+    carries_by(Lane::Small, sender, receivers, ip, plan);
+    carries_by(Lane::Bulk, sender, receivers, ip, plan);
+}
+
+fn carries_by(lane: Lane, sender: &mut dyn Link, receivers: &mut [Box<dyn Link>], ip: IpAddr, plan: &Plan) {
+    let from = port_of(sender, ip, lane);
+    let to: Vec<SocketAddr> = receivers.iter().map(|receiver| port_of(&**receiver, ip, lane)).collect();
     let mut rest: &[(usize, [usize; 3])] = plan;
     let mut number = 0;
     while !rest.is_empty() {
@@ -96,7 +107,7 @@ fn carries(sender: &mut dyn Link, receivers: &mut [Box<dyn Link>], ip: IpAddr, p
         let mut batch = Vec::new();
         for (((receiver, [head, payload, _]), bytes), gather) in part.iter().zip(&whole).zip(payloads) {
             let (head, tag) = (&bytes[..*head], &bytes[head + payload..]);
-            batch.push(Outgoing { to: to[*receiver], lane: Lane::Small, head, payload: gather, tag });
+            batch.push(Outgoing { to: to[*receiver], lane, head, payload: gather, tag });
         }
         send_all(sender, &batch);
         for (index, receiver) in receivers.iter_mut().enumerate() {
@@ -247,7 +258,8 @@ fn counts_what_it_carries(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let plan: Plan = (0..50).map(|number| (0, [24, 100 * (number % 3), 4])).collect();
     let bytes: usize = plan.iter().map(|(_, lens)| lens.iter().sum::<usize>()).sum();
-    carries(&mut *sender, &mut receivers, V4, &plan);
+    carries_by(Lane::Small, &mut *sender, &mut receivers, V4, &plan[..25].to_vec());
+    carries_by(Lane::Bulk, &mut *sender, &mut receivers, V4, &plan[25..].to_vec());
     let (out, into) = (sender.statistics(), receivers[0].statistics());
     assert_eq!((out.datagrams_out, out.bytes_out), (50, bytes as u64));
     assert_eq!((into.datagrams_in, into.bytes_in), (50, bytes as u64));
@@ -263,12 +275,52 @@ fn says_where_it_is(make: Make<'_>) {
     assert!(link.datagram_max_to(address_of(&*link, V4)) <= link.datagram_max());
 }
 
+/// What is small is received before bulk that was sent before it, whether bulk is being received already or not.
+fn small_passes_bulk(make: Make<'_>) {
+    let (mut sender, mut receivers) = pair(make, V4);
+    let Some(receiver) = receivers.first_mut() else { return };
+    if receiver.bulk_port().is_none() {
+        return;
+    }
+    let bytes = vec![7; 60_000];
+    let (small, bulk) = (port_of(&**receiver, V4, Lane::Small), port_of(&**receiver, V4, Lane::Bulk));
+    let mut most = 0;
+    for _ in 0..3 {
+        let big = Outgoing { to: bulk, lane: Lane::Bulk, head: &bytes, payload: Gather::EMPTY, tag: &[] };
+        // What does not fit into the buffer is lost: also then there is much before the small one.
+        (0..70).for_each(|_| send_all(&mut *sender, std::slice::from_ref(&big)));
+        send_all(&mut *sender, &[Outgoing { to: small, lane: Lane::Small, head: b"small", payload: Gather::EMPTY, tag: &[] }]);
+        let (mut before, mut came) = (0, false);
+        let deadline = Instant::now() + DEADLINE;
+        while !came {
+            assert!(wait_readable(&mut **receiver, deadline), "the small one never came");
+            let mut look = |arrival: super::Arrival<'_>| match arrival.bytes.len() {
+                5 => came = true,
+                len => before += if came { 0 } else { len },
+            };
+            receiver.receive(&mut look).unwrap();
+        }
+        most = most.max(before);
+        // A part of the bulk stays where it is, and more comes to it.
+    }
+    assert!(most <= 64 << 10, "{most} bytes were received first");
+}
+
+/// Nothing stays behind: ports that were in use are free again.
+fn leaves_its_ports(make: Make<'_>) {
+    let link = make(V4);
+    let ports = [Lane::Small, Lane::Bulk].map(|lane| port_of(&*link, V4, lane));
+    assert!(ports.iter().all(|port| std::net::UdpSocket::bind(port).is_err()));
+    drop(link);
+    assert!(ports.iter().all(|port| std::net::UdpSocket::bind(port).is_ok()));
+}
+
 macro_rules! conformance {
     ($($link:ident: $make:expr;)*) => { $(
         mod $link {
             conformance!(@tests $make; all_sizes runs_and_odd_tails growing_and_shrinking several_peers anything both_directions ipv6
                 nothing_comes_from_nothing too_big_is_told_and_the_rest_goes a_dead_peer_disturbs_nobody counts_what_it_carries
-                says_where_it_is);
+                says_where_it_is small_passes_bulk leaves_its_ports);
         }
     )* };
     (@tests $make:expr; $($test:ident)*) => { $(
@@ -300,6 +352,7 @@ conformance! {
     udp_by_address: |ip| Box::new(udp(ip, "")) as Box<dyn Link>;
     udp_without_gso: |ip| Box::new(udp(ip, "gso")) as Box<dyn Link>;
     udp_without_gro: |ip| Box::new(udp(ip, "gro")) as Box<dyn Link>;
+    udp_without_lanes: |ip| Box::new(udp(ip, "lanes")) as Box<dyn Link>;
     udp_without_both: |ip| Box::new(udp(ip, "gso,gro")) as Box<dyn Link>;
     tap: |ip| Box::new(tapped(ip)) as Box<dyn Link>;
     fault_without_faults: |ip| Box::new(Fault::new(udp(ip, ""), FaultSettings::default())) as Box<dyn Link>;

@@ -38,9 +38,9 @@ pub struct Statistics {
     pub truncated: u64,
     /// Datagrams the kernel dropped because our receive buffer was full (a group that came as one buffer counts once).
     pub overflowed: u64,
-    /// Bytes of the kernel's send buffer, all sockets together.
+    /// Bytes of a socket's send buffer in the kernel, the smallest if they differ.
     pub send_buffer: usize,
-    /// Bytes of the kernel's receive buffer, all sockets together.
+    /// Bytes of a socket's receive buffer in the kernel, the smallest if they differ.
     pub receive_buffer: usize,
     /// Several datagrams sent by one call.
     pub gso: Offload,

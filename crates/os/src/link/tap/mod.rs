@@ -15,6 +15,7 @@ pub use settings::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE, TRACE_VARIABLE, TapSettin
 pub use trace::Trace;
 
 use super::{Arrival, Link, LocalAddress, Outgoing, Statistics, TooBig};
+use oikaze_protocol::wire::Lane;
 use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -169,7 +170,10 @@ impl<L: Link> Link for Tap<L> {
         if self.is_recording() {
             let at = now();
             for outgoing in batch.iter().take(sent) {
-                let (from, to) = (seen_by(&self.here, outgoing.to), outgoing.to);
+                let (mut from, to) = (seen_by(&self.here, outgoing.to), outgoing.to);
+                if let (Lane::Bulk, Some(port)) = (outgoing.lane, self.inner.bulk_port()) {
+                    from.set_port(port);
+                }
                 outgoing.payload.with_bytes(|payload| {
                     let parts = [outgoing.head, payload, outgoing.tag];
                     let datagram = Passing { at, sent: true, from, to, parts, congested: false };

@@ -18,7 +18,9 @@ pub struct Bind {
     pub addresses: Vec<IpAddr>,
     /// Ports to try, in order.
     pub ports: Ports,
-    /// What not to use: `gso`, `gro`, `ipv6`.
+    /// Links of this machine that shall find room in `ports`.
+    pub sharers: usize,
+    /// What not to use: `gso`, `gro`, `lanes`, `connect`, `ipv6`.
     pub without: Without,
     /// Kernel buffer to ask for, each way.
     pub buffer: usize,
@@ -26,7 +28,7 @@ pub struct Bind {
 
 impl Default for Bind {
     fn default() -> Bind {
-        Bind { addresses: Vec::new(), ports: Ports::ANY, without: Without::default(), buffer: SOCKET_BUFFER }
+        Bind { addresses: Vec::new(), ports: Ports::ANY, sharers: 1, without: Without::default(), buffer: SOCKET_BUFFER }
     }
 }
 
@@ -48,8 +50,13 @@ impl Ports {
     }
 
     /// In order.
-    pub fn iter(self) -> impl Iterator<Item = u16> {
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = u16> {
         self.first..=self.last
+    }
+
+    /// Have `sharers` links room for two ports each?
+    fn hold_two_for(self, sharers: usize) -> bool {
+        self == Ports::ANY || usize::from(self.last - self.first) + 1 >= sharers.saturating_mul(2)
     }
 }
 
@@ -134,20 +141,46 @@ impl BindError {
     }
 }
 
-/// Open what is asked for, and what a person should know about it.
-pub(super) fn open(ask: &Bind) -> Result<(Vec<Socket>, Vec<String>), BindError> {
+/// The sockets of a link.
+pub(super) struct Opened {
+    /// On the link's port.
+    pub(super) small: Vec<Socket>,
+    /// At the same addresses on another port; none: bulk goes by the others, too.
+    pub(super) bulk: Vec<Socket>,
+    /// What a person should know.
+    pub(super) notices: Vec<String>,
+}
+
+/// Open what is asked for.
+pub(super) fn open(ask: &Bind) -> Result<Opened, BindError> {
+    let small = open_one_of(ask.ports.iter(), ask)?;
     let mut notices = Vec::new();
+    let bulk = if ask.without.lanes { Ok(Vec::new()) } else { open_for_bulk(ask) };
+    let bulk = bulk.unwrap_or_else(|why| {
+        notices.push(format!("no port of its own for bulk ({why}): small messages will wait behind it"));
+        Vec::new()
+    });
+    notices.extend(small_buffer(small.iter().chain(&bulk), ask.buffer));
+    Ok(Opened { small, bulk, notices })
+}
+
+/// From the range's other end, so that who comes later still finds a first port.
+fn open_for_bulk(ask: &Bind) -> Result<Vec<Socket>, String> {
+    if ask.ports.hold_two_for(ask.sharers) {
+        open_one_of(ask.ports.iter().rev(), ask).map_err(|why| why.to_string())
+    } else {
+        Err(format!("{} leaves room for one port each; give two for each node of a machine", ask.ports))
+    }
+}
+
+/// On the first of these ports that is free at all addresses.
+fn open_one_of(ports: impl Iterator<Item = u16>, ask: &Bind) -> Result<Vec<Socket>, BindError> {
     let mut refused = None;
-    for port in ask.ports.iter() {
+    for port in ports {
         for _ in 0..if port == 0 { ATTEMPTS } else { 1 } {
-            let opened = if ask.addresses.is_empty() { open_everywhere(port, ask) } else { open_at(port, ask) };
-            match opened {
-                Ok(sockets) => {
-                    notices.extend(small_buffer(&sockets, ask.buffer));
-                    return Ok((sockets, notices));
-                }
+            match if ask.addresses.is_empty() { open_everywhere(port, ask) } else { open_at(port, ask) } {
                 Err(BindError::InUse { address, .. }) => refused = Some(BindError::InUse { ports: ask.ports, address }),
-                Err(error) => return Err(error),
+                done => return done,
             }
         }
     }
@@ -180,9 +213,9 @@ fn open_at(mut port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
     Ok(sockets)
 }
 
-fn small_buffer(sockets: &[Socket], asked: usize) -> Option<String> {
+fn small_buffer<'s>(sockets: impl Iterator<Item = &'s Socket>, asked: usize) -> Option<String> {
     // The kernel says twice what it was asked for: its own bookkeeping is in it.
-    let smallest = sockets.iter().map(|socket| socket.receive_buffer.min(socket.send_buffer) / 2).min()?;
+    let smallest = sockets.map(|socket| socket.receive_buffer.min(socket.send_buffer) / 2).min()?;
     (smallest < SOCKET_BUFFER_LEAST.min(asked)).then(|| {
         format!(
             "the system grants socket buffers of {smallest} bytes only: bursts will be lost and repeated; raise it with \
@@ -206,5 +239,7 @@ mod tests {
             assert_eq!(text.parse::<Ports>().unwrap().to_string(), text);
         }
         assert_eq!(Ports::ANY.iter().collect::<Vec<_>>(), [0]);
+        let eight: Ports = "7000-7007".parse().unwrap();
+        assert!(eight.hold_two_for(4) && !eight.hold_two_for(5) && Ports::ANY.hold_two_for(usize::MAX));
     }
 }

@@ -1,10 +1,12 @@
 //! UDP over IPv4 and IPv6.
 //!
 //! [`bind`] opens the sockets, [`send`] gathers datagrams into as few calls as the kernel takes (GSO), [`receive`] takes bursts
-//! and cuts what the kernel has put together (GRO).
+//! and cuts what the kernel has put together (GRO), [`look`] decides where it looks. Bulk has sockets of its own on a second port, so that it
+//! fills no buffer that small messages need, and is passed by them.
 
 mod bind;
 mod connected;
+mod look;
 mod name;
 mod receive;
 mod refusals;
@@ -20,7 +22,9 @@ use super::{Arrival, Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, 
 use crate::without::Without;
 use connected::ConnectedSet;
 use core::ops::ControlFlow;
+use look::Looks;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
+use oikaze_protocol::wire::Lane;
 use receive::Pool;
 use refusals::Refusals;
 use rustix::event::epoll;
@@ -33,19 +37,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Datagrams after which a burst ends.
-const BURST: usize = 64;
-/// So often another socket than the hot one is looked at.
-const LOOK_ASIDE: usize = 4;
 /// A full send buffer is tried again after this: about what a gigabit interface takes to send a tenth of a small one.
 const FULL_TIME: Duration = Duration::from_micros(200);
 /// Paths whose datagrams were too big that are remembered until somebody asks.
 const TOO_BIG_MAX: usize = 256;
 
-/// UDP sockets, all on one port: one for each address asked for, or one for all addresses of both families.
+/// UDP sockets: one for each address asked for, or one for all addresses of both families; and as many on a second port.
 #[derive(Debug)]
 pub struct UdpLink {
+    /// All on the link's port.
     sockets: Vec<Socket>,
+    /// All on the port for bulk, at the same addresses; or none.
+    bulk: Vec<Socket>,
     /// Of single peers.
     connected: ConnectedSet,
     /// Readable when any socket is, while somebody sleeps on it: then all sockets are in it.
@@ -53,11 +56,7 @@ pub struct UdpLink {
     /// How many do.
     sleepers: u32,
     pool: Pool,
-    /// The socket that had something last is looked at each time, the others in turn.
-    hot: usize,
-    /// Looks so far, and those at others than the hot one.
-    looks: usize,
-    aside: usize,
+    looks: Looks,
     /// What later sockets are to be like.
     buffer: usize,
     without: Without,
@@ -76,7 +75,8 @@ impl UdpLink {
     /// # Errors
     /// [`BindError`]: the port is in use, the address is not ours, and what to do about it.
     pub fn bind(ask: &Bind) -> Result<UdpLink, BindError> {
-        let (sockets, mut notices) = bind::open(ask)?;
+        let bind::Opened { small: sockets, bulk, mut notices } = bind::open(ask)?;
+        let all = || sockets.iter().chain(&bulk);
         let watch =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| BindError::System { what: "watch sockets (epoll)", why })?;
         let offload = |off: bool, works: bool| match (off, works) {
@@ -85,10 +85,10 @@ impl UdpLink {
             (false, false) => Offload::Refused,
         };
         let statistics = Statistics {
-            gso: offload(ask.without.gso, sockets.iter().all(|socket| socket.gso)),
-            gro: offload(ask.without.gro, sockets.iter().all(|socket| socket.gro)),
-            send_buffer: sockets.iter().map(|socket| socket.send_buffer).sum(),
-            receive_buffer: sockets.iter().map(|socket| socket.receive_buffer).sum(),
+            gso: offload(ask.without.gso, all().all(|socket| socket.gso)),
+            gro: offload(ask.without.gro, all().all(|socket| socket.gro)),
+            send_buffer: all().map(|socket| socket.send_buffer).min().unwrap_or(0),
+            receive_buffer: all().map(|socket| socket.receive_buffer).min().unwrap_or(0),
             ..Statistics::default()
         };
         for (mechanism, state) in [("UDP_SEGMENT", statistics.gso), ("UDP_GRO", statistics.gro)] {
@@ -99,13 +99,12 @@ impl UdpLink {
         let notices = notices.into();
         Ok(UdpLink {
             sockets,
+            bulk,
             connected: ConnectedSet::default(),
             watch,
             sleepers: 0,
             pool: Pool::new(),
-            hot: 0,
-            looks: 0,
-            aside: 0,
+            looks: Looks::new(),
             buffer: ask.buffer,
             without: ask.without,
             refusals: Refusals::default(),
@@ -116,7 +115,7 @@ impl UdpLink {
         })
     }
 
-    /// The port all sockets are bound to.
+    /// The port at which the link is reached.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.sockets.first().map_or(0, |socket| socket.local.port())
@@ -129,28 +128,33 @@ impl UdpLink {
     }
 
     fn all_sockets(&self) -> impl Iterator<Item = &Socket> {
-        self.connected.sockets.iter().map(|connected| &connected.socket).chain(&self.sockets)
+        self.connected.sockets.iter().map(|connected| &connected.socket).chain(&self.sockets).chain(&self.bulk)
     }
 
-    /// Which socket reaches this peer: one of its family, on loopback if the peer is.
-    fn socket_for(&self, to: SocketAddr) -> Option<usize> {
-        let fits = |socket: &Socket| socket.both || socket.local.is_ipv4() == to.is_ipv4();
-        let best = |socket: &Socket| {
-            fits(socket) && (socket.local.ip().is_unspecified() || socket.local.ip().is_loopback() == to.ip().is_loopback())
-        };
-        self.sockets.iter().position(best).or_else(|| self.sockets.iter().position(fits))
+    /// Which sockets, and which of them, send to this peer in this lane. Only small datagrams are worth a connected one: calls for bulk are few.
+    fn route(&mut self, to: SocketAddr, lane: Lane) -> Route {
+        if lane == Lane::Bulk && !self.bulk.is_empty() {
+            return look::reaching(&self.bulk, to).map_or(Route::None, Route::Bulk);
+        }
+        let own = self.connected.find(to);
+        if lane == Lane::Small && self.connected.note(to, own) && !self.without.connect {
+            self.connect(to);
+        }
+        match own {
+            Some(own) => Route::Connected(own),
+            None => look::reaching(&self.sockets, to).map_or(Route::None, Route::Own),
+        }
     }
 
     /// Send the beginning of `batch`: how many are done with, or that there is no room.
     fn send_run(&mut self, batch: &[Outgoing<'_>]) -> io::Result<ControlFlow<(), usize>> {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
-        let own = self.connected.find(first.to);
-        if self.connected.note(first.to, own) && !self.without.connect {
-            self.connect(first.to);
-        }
-        let socket = match own.and_then(|own| self.connected.sockets.get_mut(own)) {
-            Some(connected) => Some(&mut connected.socket),
-            None => self.socket_for(first.to).and_then(|index| self.sockets.get_mut(index)),
+        let route = self.route(first.to, first.lane);
+        let socket = match route {
+            Route::Connected(own) => self.connected.sockets.get_mut(own).map(|connected| &mut connected.socket),
+            Route::Own(own) => self.sockets.get_mut(own),
+            Route::Bulk(bulk) => self.bulk.get_mut(bulk),
+            Route::None => None,
         };
         let Some(socket) = socket else {
             self.statistics.unreachable += 1;
@@ -179,7 +183,7 @@ impl UdpLink {
         if matches!(sent, Sent::TooBig) && first.len() <= DATAGRAM_MIN && socket.distrust_routers() {
             sent = send::send(socket, run);
         }
-        if let (Sent::Unreachable | Sent::Unfit, Some(own)) = (&sent, own) {
+        if let (Sent::Unreachable | Sent::Unfit, Route::Connected(own)) = (&sent, route) {
             self.connected.give_up(own);
         }
         self.settle(run, sent)
@@ -187,35 +191,11 @@ impl UdpLink {
 
     /// Give a peer a socket of its own, if that works.
     fn connect(&mut self, to: SocketAddr) {
-        let Some(own) = self.socket_for(to).and_then(|index| self.sockets.get(index)) else { return };
+        let Some(own) = look::reaching(&self.sockets, to).and_then(|index| self.sockets.get(index)) else { return };
         let connected = self.connected.connect(to, own, self.buffer, &self.without);
         if self.sleepers > 0 && connected.is_some_and(|socket| watch_one(&self.watch, socket).is_err()) {
             self.connected.give_up(self.connected.sockets.len() - 1);
         }
-    }
-
-    /// Look at one socket; how many datagrams it had. The connected ones come first, then the link's own.
-    ///
-    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
-    /// is there; one that had something, for several.
-    fn look(&mut self, index: usize, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        let (connected, own) = (&mut self.connected.sockets, &mut self.sockets);
-        let socket = match index.checked_sub(connected.len()) {
-            None => connected.get_mut(index).map(|connected| &mut connected.socket),
-            Some(index) => own.get_mut(index),
-        };
-        let Some(socket) = socket else { return Ok(0) };
-        let mut taken = 0;
-        while taken < BURST {
-            let was_busy = socket.busy;
-            let burst = self.pool.receive(socket, was_busy, &mut self.statistics, take)?;
-            taken += burst.datagrams;
-            socket.busy = burst.buffers > usize::from(was_busy);
-            if !(was_busy && burst.full) {
-                break;
-            }
-        }
-        Ok(taken)
     }
 
     fn settle(&mut self, run: &[Outgoing<'_>], sent: Sent) -> io::Result<ControlFlow<(), usize>> {
@@ -252,6 +232,19 @@ impl UdpLink {
     }
 }
 
+/// A socket to send from.
+#[derive(Clone, Copy, Debug)]
+enum Route {
+    /// The peer's own.
+    Connected(usize),
+    /// The link's.
+    Own(usize),
+    /// The link's for bulk.
+    Bulk(usize),
+    /// No address of the peer's family.
+    None,
+}
+
 fn watch_one(watch: &OwnedFd, socket: &Socket) -> Result<(), Errno> {
     match epoll::add(watch, &socket.fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
         Err(Errno::EXIST) => Ok(()),
@@ -272,24 +265,10 @@ impl Link for UdpLink {
         Ok(done)
     }
 
-    /// The socket that had something last is looked at each time, and every few times one other, in turn.
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         // Whoever receives sends next, if there is still something to send.
         self.full_since = None;
-        self.looks = self.looks.wrapping_add(1);
-        let mut taken = self.look(self.hot, take)?;
-        let count = self.connected.sockets.len() + self.sockets.len();
-        if count > 1 && self.looks.is_multiple_of(LOOK_ASIDE) {
-            // Any but the hot one.
-            let other = (self.hot + 1 + self.aside % (count - 1)) % count;
-            self.aside = self.aside.wrapping_add(1);
-            let aside = self.look(other, take)?;
-            if aside > 0 && taken == 0 {
-                self.hot = other;
-            }
-            taken += aside;
-        }
-        Ok(taken)
+        self.look(take)
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
@@ -301,6 +280,10 @@ impl Link for UdpLink {
         Ok(all)
     }
 
+    fn bulk_port(&self) -> Option<u16> {
+        self.bulk.first().map(|socket| socket.local.port())
+    }
+
     fn datagram_max(&self) -> usize {
         DATAGRAM_MAX
     }
@@ -310,7 +293,7 @@ impl Link for UdpLink {
     }
 
     fn receive_buffer(&self) -> usize {
-        self.sockets.iter().map(|socket| socket.receive_buffer).min().unwrap_or(0)
+        self.statistics.receive_buffer
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -9,9 +9,9 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::io;
 
 /// Buffers filled by one call.
-const BUFFERS: usize = 8;
+pub(super) const BUFFERS: usize = 8;
 /// Bytes of each: no datagram and no group of them is longer.
-const BUFFER_LEN: usize = 64 << 10;
+pub(super) const BUFFER_LEN: usize = 64 << 10;
 /// Room for the control messages of one buffer, in words so that they are aligned.
 type ControlRoom = [u64; 8];
 
@@ -25,6 +25,8 @@ pub(super) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
     pub(super) datagrams: usize,
+    /// Their bytes.
+    pub(super) bytes: usize,
     /// Buffers that were filled.
     pub(super) buffers: usize,
     /// As many as there were: more may wait.
@@ -79,7 +81,7 @@ impl Pool {
             header.msg_controllen = size_of::<ControlRoom>() as _;
         }
         let filled = call(socket.fd.as_fd(), &mut messages)?;
-        let mut datagrams = 0;
+        let (mut datagrams, mut total) = (0, 0);
         for ((buffer, name), message) in self.bytes.chunks_exact(BUFFER_LEN).zip(&names).zip(&messages).take(filled) {
             let bytes = buffer.get(..message.msg_len as usize);
             // SAFETY: without a peer the name was initialized above; the kernel has filled this message, so it has written `msg_namelen`
@@ -92,11 +94,12 @@ impl Pool {
             };
             let Told { size, congested } = told(&message.msg_hdr);
             datagrams += cut(bytes, size, &mut |bytes| take(Arrival { from, bytes, congested }));
-            statistics.bytes_in += bytes.len() as u64;
+            total += bytes.len();
         }
+        statistics.bytes_in += total as u64;
         statistics.datagrams_in += datagrams as u64;
         statistics.calls_in += u64::from(filled > 0);
-        Ok(Burst { datagrams, buffers: filled, full: filled == N })
+        Ok(Burst { datagrams, bytes: total, buffers: filled, full: filled == N })
     }
 }
 

@@ -35,7 +35,8 @@ pub(super) enum Sent {
     Broken(io::Error),
 }
 
-/// How many of the first datagrams can go in one call: to the same peer, of equal size but for a shorter last one.
+/// How many of the first datagrams can go in one call: by the same lane to the same peer, of equal size but for a
+/// shorter last one.
 pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     let Some(first) = batch.first() else { return 0 };
     let size = first.len();
@@ -46,7 +47,7 @@ pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     let mut total = 0;
     for datagram in batch.iter().take(SEGMENTS_MAX) {
         let len = datagram.len();
-        if datagram.to != first.to || len > size || len == 0 || total + len > DATAGRAM_MAX {
+        if datagram.to != first.to || datagram.lane != first.lane || len > size || len == 0 || total + len > DATAGRAM_MAX {
             break;
         }
         count += 1;

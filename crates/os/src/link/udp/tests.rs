@@ -36,6 +36,51 @@ fn a_range_gives_the_next_free_port() {
 }
 
 #[test]
+fn bulk_has_a_port_of_its_own() {
+    let both = bind(Ports::ANY).unwrap();
+    assert!(both.bulk_port().is_some_and(|port| port != both.port()));
+    let without = Without::parse("lanes").unwrap();
+    let mut one = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
+    assert_eq!((one.bulk_port(), one.notice().filter(|notice| notice.contains("bulk"))), (None, None));
+    // A range is kept to; who comes later finds its first port before the others' second ones.
+    let Some(ports) = Ports::range(both.port().max(2000) - 500, both.port().max(2000) - 1) else { return };
+    let (first, second) = (bind(ports).unwrap(), bind(ports).unwrap());
+    let bulk = [&first, &second].map(|link| link.bulk_port().unwrap());
+    assert!(bulk.iter().all(|bulk| ports.iter().any(|port| port == *bulk) && *bulk > second.port()), "{bulk:?} {second:?}");
+}
+
+#[test]
+fn a_range_with_one_port_for_each_has_none_for_bulk_and_says_so() {
+    let free = bind(Ports::ANY).unwrap().port();
+    let Some(ports) = Ports::range(free, free) else { return };
+    let mut link = bind(ports).unwrap();
+    let notice = link.notice().unwrap();
+    assert!(link.bulk_port().is_none() && notice.contains("bulk") && notice.contains("two for each"), "{notice}");
+}
+
+/// Either end may have been told to do without.
+#[test]
+fn a_link_without_lanes_speaks_with_one_that_has_them() {
+    let without = |words| Bind { addresses: vec![HERE], without: Without::parse(words).unwrap(), ..Bind::default() };
+    let (mut with, mut none) = (UdpLink::bind(&without("")).unwrap(), UdpLink::bind(&without("lanes")).unwrap());
+    let (to_none, port, bulk) = (none.bound()[0], with.port(), with.bulk_port().unwrap());
+    for _ in 0..100 {
+        let to = |port| SocketAddr::new(HERE, port);
+        let out = |to, lane, head| Outgoing { to, lane, head, payload: Gather::EMPTY, tag: &[] };
+        assert_eq!(with.send(&[out(to_none, Lane::Bulk, b"bulk"), out(to_none, Lane::Small, b"small")]).unwrap(), 2);
+        let mut came = take(&mut none, 2);
+        came.sort();
+        let mut expected = [(to(bulk), b"bulk".to_vec()), (to(port), b"small".to_vec())];
+        expected.sort();
+        assert_eq!(came, expected);
+        assert_eq!(none.send(&[out(to(bulk), Lane::Bulk, b"bulk"), out(to(port), Lane::Small, b"small")]).unwrap(), 2);
+        assert!(take(&mut with, 2).iter().all(|(from, _)| *from == to_none));
+    }
+    // Only what is small is worth a socket of the peer's own.
+    assert_eq!(none.connected.sockets.iter().map(|one| one.to.port()).collect::<Vec<_>>(), [port]);
+}
+
+#[test]
 fn an_address_that_is_not_ours_is_an_error() {
     // TEST-NET-1 (RFC 5737): nobody's.
     let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -276,7 +321,7 @@ fn marks_are_told_and_sent() {
             let expected: Vec<_> = [0_u8, 1, 2, 3].map(|field| (vec![field], field == 3)).into();
             assert_eq!(seen, expected, "{home}");
         }
-        for socket in &link.sockets {
+        for socket in link.sockets.iter().chain(&link.bulk) {
             assert!(!socket.local.is_ipv4() || sockopt::ip_tos(&socket.fd) == Ok(2));
             assert!(!socket.local.is_ipv6() || sockopt::ipv6_tclass(&socket.fd) == Ok(2));
         }

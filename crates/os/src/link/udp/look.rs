@@ -1,0 +1,150 @@
+//! Which socket is looked at when: what is small comes before bulk, and what is quiet costs little.
+
+use super::super::Arrival;
+use super::receive::{BUFFER_LEN, BUFFERS};
+use super::{Socket, UdpLink};
+use std::io;
+
+/// Datagrams after which a look at a socket of small ones ends.
+const BURST: usize = 64;
+/// A quiet socket is looked at every so many times.
+const LOOK_ASIDE: usize = 8;
+/// Bulk is looked at each time for so many looks after it had something.
+const BULK_LATELY: usize = 64;
+/// Small messages that came within so many looks may be followed by others, for which bulk leaves room.
+const SMALL_LATELY: usize = 512;
+/// Bytes of bulk between two looks at what is small, when such came lately: less than an unloaded round trip.
+const BULK_AMONG_SMALL: usize = BUFFER_LEN / 2;
+/// And when none did: a turn's own cost is nothing against these.
+const BULK_ALONE: usize = 4 * BUFFER_LEN;
+/// Buffers that are no longer than this on the average are asked for together.
+const SMALL_BUFFER: usize = 3 * BUFFER_LEN / (2 * BUFFERS);
+
+/// What was looked at, and found where.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// Looks so far.
+    count: usize,
+    /// Those at others than the hot ones.
+    aside: usize,
+    /// The socket of small datagrams that had something last.
+    hot: usize,
+    /// Likewise of bulk.
+    hot_bulk: usize,
+    /// When small datagrams came last.
+    small: usize,
+    /// When bulk did.
+    bulk: usize,
+}
+
+impl Looks {
+    pub(super) fn new() -> Looks {
+        // Nothing has come lately.
+        Looks { count: BULK_LATELY.max(SMALL_LATELY), aside: 0, hot: 0, hot_bulk: 0, small: 0, bulk: 0 }
+    }
+}
+
+impl UdpLink {
+    /// One look: at the socket of small datagrams that had something last; at that of bulk, if it had something lately; every few
+    /// times at one of the others.
+    pub(super) fn look(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        self.looks.count = self.looks.count.wrapping_add(1);
+        let now = self.looks.count;
+        let small = self.look_at_small(self.looks.hot, take)?;
+        let mut taken = small;
+        if !self.bulk.is_empty() && (now.wrapping_sub(self.looks.bulk) < BULK_LATELY || now.is_multiple_of(LOOK_ASIDE)) {
+            taken += self.look_at_bulk(self.looks.hot_bulk, take)?;
+        }
+        if now % LOOK_ASIDE == LOOK_ASIDE / 2 {
+            taken += self.look_aside(small > 0, take)?;
+        }
+        Ok(taken)
+    }
+
+    /// At one that is not hot, in turn; it becomes hot if the hot one had nothing.
+    fn look_aside(&mut self, was_hot: bool, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        let (small, bulk) = (self.connected.sockets.len() + self.sockets.len(), self.bulk.len());
+        let (others, other_bulk) = (small.saturating_sub(1), bulk.saturating_sub(1));
+        if others + other_bulk == 0 {
+            return Ok(0);
+        }
+        let turn = self.looks.aside % (others + other_bulk);
+        self.looks.aside = self.looks.aside.wrapping_add(1);
+        if let Some(turn) = turn.checked_sub(others) {
+            let index = (self.looks.hot_bulk + 1 + turn) % bulk;
+            let taken = self.look_at_bulk(index, take)?;
+            if taken > 0 {
+                self.looks.hot_bulk = index;
+            }
+            return Ok(taken);
+        }
+        let index = (self.looks.hot + 1 + turn) % small;
+        let taken = self.look_at_small(index, take)?;
+        if taken > 0 && !was_hot {
+            self.looks.hot = index;
+        }
+        Ok(taken)
+    }
+
+    /// How many datagrams a socket had. The connected ones come first, then the link's own.
+    ///
+    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
+    /// is there; one that had something, for several.
+    fn look_at_small(&mut self, index: usize, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        let (connected, own) = (&mut self.connected.sockets, &mut self.sockets);
+        let socket = match index.checked_sub(connected.len()) {
+            None => connected.get_mut(index).map(|connected| &mut connected.socket),
+            Some(index) => own.get_mut(index),
+        };
+        let Some(socket) = socket else {
+            // There were more when it became hot.
+            self.looks.hot = 0;
+            return Ok(0);
+        };
+        let mut taken = 0;
+        while taken < BURST {
+            let was_busy = socket.busy;
+            let burst = self.pool.receive(socket, was_busy, &mut self.statistics, take)?;
+            taken += burst.datagrams;
+            socket.busy = burst.buffers > usize::from(was_busy);
+            if !(was_busy && burst.full) {
+                break;
+            }
+        }
+        if taken > 0 {
+            self.looks.small = self.looks.count;
+        }
+        Ok(taken)
+    }
+
+    /// Likewise of bulk, up to a number of bytes. Several buffers are asked for only as long as they are small: partial batches, or
+    /// single datagrams where the kernel does not join them.
+    fn look_at_bulk(&mut self, index: usize, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        let Some(socket) = self.bulk.get_mut(index) else { return Ok(0) };
+        let among_small = self.looks.count.wrapping_sub(self.looks.small) < SMALL_LATELY;
+        let share = if among_small { BULK_AMONG_SMALL } else { BULK_ALONE };
+        let (mut taken, mut bytes) = (0, 0);
+        while bytes < share {
+            let burst = self.pool.receive(socket, socket.busy, &mut self.statistics, take)?;
+            taken += burst.datagrams;
+            bytes += burst.bytes;
+            socket.busy = burst.buffers > 0 && burst.bytes <= burst.buffers * SMALL_BUFFER;
+            if !burst.full {
+                break;
+            }
+        }
+        if taken > 0 {
+            self.looks.bulk = self.looks.count;
+        }
+        Ok(taken)
+    }
+}
+
+/// The socket to send from, of several that differ by address: one of the peer's family, on loopback if the peer is.
+pub(super) fn reaching(sockets: &[Socket], to: std::net::SocketAddr) -> Option<usize> {
+    let fits = |socket: &Socket| socket.both || socket.local.is_ipv4() == to.is_ipv4();
+    let best = |socket: &Socket| {
+        fits(socket) && (socket.local.ip().is_unspecified() || socket.local.ip().is_loopback() == to.ip().is_loopback())
+    };
+    sockets.iter().position(best).or_else(|| sockets.iter().position(fits))
+}
