@@ -43,6 +43,10 @@ pub const HELLO_INTERVAL_MAX: Duration = Duration::from_millis(100);
 pub const PROBE_MIN: Duration = Duration::from_micros(50);
 /// The longest probe timeout, however often it has doubled, so that heavy loss ends quickly.
 pub const PROBE_MAX: Duration = Duration::from_millis(100);
+/// Timeouts in a row that only ask, at most: data is sent again after 2⁶ − 1 = 63 times the first one at the latest.
+pub const PATIENCE_MAX: u32 = 5;
+/// Acknowledgements after which one of them is taken back: so of so many hardly more than one is for data sent again in vain.
+pub const PATIENCE_CALM: u32 = 4096;
 /// Datagrams that must overtake another before it counts as lost, while no reordering has been seen (RFC 8985, section 6.2).
 pub const REORDERING_THRESHOLD: u64 = 3;
 /// The least reordering window: datagrams that arrive in one burst are taken in a turn apart, when two queues or cores deliver them.

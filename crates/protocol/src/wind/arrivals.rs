@@ -33,6 +33,8 @@ pub(super) struct Arrivals {
     floor: u64,
     largest: u64,
     largest_at: Time,
+    /// The largest number of those that brought an acknowledgement.
+    acknowledged_by: u64,
     /// The peer knows that we know what lies below.
     report_from: u64,
     /// Datagrams that must be acknowledged and are not.
@@ -58,6 +60,7 @@ impl Arrivals {
             floor: 0,
             largest: 0,
             largest_at: Time(0),
+            acknowledged_by: 0,
             report_from: 0,
             pending: 0,
             due: false,
@@ -72,6 +75,14 @@ impl Arrivals {
     /// Has this datagram not come before? (WIND-3.2)
     pub fn is_new(&self, number: u64) -> bool {
         planted(Bug::AcceptDuplicateDatagram) || (number >= self.floor && !self.seen.contains(number))
+    }
+
+    /// The datagram of this number brings an acknowledgement. Has none been lost since the one before: has every datagram between
+    /// them come?
+    pub fn acknowledgement_came(&mut self, number: u64) -> bool {
+        let before = self.acknowledged_by;
+        self.acknowledged_by = before.max(number);
+        before < number && self.seen.covers(&(before + 1..number))
     }
 
     /// Are refusals waiting that must be told before anything more is taken in (WIND-4.6)?

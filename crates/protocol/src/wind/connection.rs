@@ -9,7 +9,7 @@ use super::liveness::{Liveness, Pulse};
 use super::mtu::Mtu;
 use super::outbox::Outbox;
 use super::outgoing::Sizes;
-use super::pto::{Probe, TAIL_PROBES};
+use super::pto::{Probe, Silence};
 use super::rtt::RoundTrip;
 use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
@@ -22,8 +22,6 @@ use core::time::Duration;
 
 /// CLOSE is said so often, for nobody acknowledges it.
 pub(super) const FAREWELLS: u8 = 3;
-/// Datagrams whose content is sent again when the probe timer has run out (RFC 9002, section 6.2.4).
-const PROBED: usize = 2;
 
 /// One peer, reliably: the state machine of spec/wind.md. It does nothing by itself and knows no clock.
 ///
@@ -305,24 +303,29 @@ impl Connection {
         }
     }
 
-    /// WIND-5.4: send the oldest again, whatever the window says.
+    /// WIND-5.4: ask, or send the oldest again, whatever the window says.
     fn probe(&mut self, now: Time) {
         let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
-        let before = flight.probe.in_a_row();
         statistics.probe_timeouts += 1;
-        statistics.tail_probes += u64::from(before < TAIL_PROBES);
-        // Three times in a row: whatever is in flight is not taken in.
-        let most = (before < TAIL_PROBES).then_some(PROBED);
-        flight.give_up(now, most, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
+        let silence = flight.ran_out(now, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
+        let first = match silence {
+            // A PING is small: it gets through a path that has become narrow, too.
+            Silence::Ask => return self.due.ping = true,
+            Silence::Tail { first } => first,
+            Silence::Lost { first } => {
+                if first {
+                    self.controller.stalled(now);
+                }
+                false
+            }
+        };
+        statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
         mtu.timed_out();
         outbox.resize(Sizes::within(mtu.size(), self.settings.seal));
         outbox.begin_with_lowest();
         // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
-        self.due.probes = if before == 0 { 1 } else { 2 };
+        self.due.probes = if first { 1 } else { 2 };
         self.due.bulk_turn = 0;
-        if before == TAIL_PROBES {
-            self.controller.stalled(now);
-        }
     }
 
     /// WIND-6.4: an ACK that granted credit may have been lost, and nobody would send it again.

@@ -3,7 +3,7 @@
 use super::doubtful::{Doubt, Doubtful, Episode};
 use super::evidence::Witness;
 use super::loss::{self, Overtaker, Verdict};
-use super::pto::Probe;
+use super::pto::{Probe, Silence};
 use super::reordering::Reordering;
 use super::rtt::RoundTrip;
 use crate::time::Time;
@@ -11,6 +11,9 @@ use crate::wire::{Acknowledgement, FIRST_NUMBER};
 use alloc::collections::VecDeque;
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
+
+/// Datagrams whose content is sent again by a tail probe (RFC 9002, section 6.2.4).
+const PROBED: usize = 2;
 
 /// What a datagram carried that matters when it is acknowledged or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +62,8 @@ pub(crate) struct Acked {
     pub round_trip: Option<Duration>,
     /// Datagrams that had been declared lost and have arrived.
     pub spurious: u64,
+    /// Some of them by a probe timeout.
+    pub probed_in_vain: bool,
     /// With them, all for which the window was last reduced.
     pub undo: bool,
 }
@@ -244,7 +249,8 @@ impl Flight {
             match doubt.cause {
                 Cause::Time => reordering.widen(rtt, now),
                 Cause::Reordering => reordering.seen(),
-                Cause::Probe | Cause::Size => {}
+                Cause::Probe => acked.probed_in_vain = true,
+                Cause::Size => {}
             }
         });
     }
@@ -341,19 +347,24 @@ impl Flight {
         self.trim();
     }
 
-    /// The probe timer ran out: the oldest `most` datagrams in flight count as lost, or all of them, so that their content is sent
-    /// again (WIND-5.4).
-    pub fn give_up(&mut self, now: Time, most: Option<usize>, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) {
-        self.probe.ran_out();
-        let mut left = most.unwrap_or(usize::MAX);
+    /// The probe timer ran out. What that means: of the datagrams in flight none, the oldest two or all count as lost, so that their
+    /// content is sent again (WIND-5.4).
+    pub fn ran_out(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Silence {
+        let silence = self.probe.ran_out();
+        let (mut left, counts) = match silence {
+            Silence::Ask => (0, false),
+            Silence::Tail { .. } => (PROBED, false),
+            Silence::Lost { .. } => (usize::MAX, true),
+        };
         let mut at = 0;
         while left > 0 && at < self.sent.len() {
-            if self.lose(at, now, Cause::Probe, most.is_none(), &mut on_lost).flatten().is_some() {
+            if self.lose(at, now, Cause::Probe, counts, &mut on_lost).flatten().is_some() {
                 left -= 1;
             }
             at += 1;
         }
         self.trim();
+        silence
     }
 
     pub fn loss_time(&self) -> Option<Time> {

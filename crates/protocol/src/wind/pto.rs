@@ -1,17 +1,34 @@
-//! Probe timeout (WIND-5.4; tail probes as in RFC 8985, section 7, then RFC 9002, section 6.2): nothing was acknowledged for so long
-//! that the oldest data is sent again.
+//! Probe timeout (WIND-5.4, WIND-5.7; tail probes as in RFC 8985, section 7, then RFC 9002, section 6.2): nothing was acknowledged for so
+//! long that the peer is asked, or the oldest data is sent again.
 
 use super::rtt::RoundTrip;
-use crate::limits::{ACK_DELAY, ACK_HOLD, PROBE_MAX, PROBE_MIN};
+use crate::limits::{ACK_DELAY, ACK_HOLD, PATIENCE_CALM, PATIENCE_MAX, PROBE_MAX, PROBE_MIN};
 use core::time::Duration;
 
 /// So many timeouts in a row are probes of the tail; at the next one all in flight counts as lost.
-pub(super) const TAIL_PROBES: u32 = 2;
+const TAIL_PROBES: u32 = 2;
 
-/// How often in a row the timer ran out.
+/// What the timeout that has run out means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// Nothing unusual on this path: ask.
+    Ask,
+    /// The tail may be lost: send the oldest again.
+    Tail { first: bool },
+    /// Whatever is in flight is not taken in.
+    Lost { first: bool },
+}
+
+/// How often in a row the timer ran out, and what experience makes of it.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Probe {
     in_a_row: u32,
+    /// So many timeouts in a row only ask.
+    patience: u32,
+    /// Answers since data was last sent again in vain; counted only while there is patience to be lost.
+    calm: u32,
+    /// Data was sent again, and it is not known yet whether in vain.
+    repeated: bool,
     /// The longest, on a path that is not itself slower …
     most: Duration,
     /// … and on one that is.
@@ -22,7 +39,7 @@ impl Probe {
     /// Several probes must fit into the failure time, or heavy loss would look like death.
     pub fn new(failure_time: Duration) -> Probe {
         let most = PROBE_MAX.min(failure_time / 20).max(PROBE_MIN);
-        Probe { in_a_row: 0, most, most_of_all: most.max(failure_time / 8) }
+        Probe { in_a_row: 0, patience: 0, calm: 0, repeated: false, most, most_of_all: most.max(failure_time / 8) }
     }
 
     /// After the latest datagram that must be acknowledged; did that one ask for it at once?
@@ -38,28 +55,46 @@ impl Probe {
         (rtt.pessimistic() + if asked { ACK_HOLD } else { ACK_DELAY }).max(PROBE_MIN)
     }
 
-    pub fn ran_out(&mut self) {
+    pub fn ran_out(&mut self) -> Silence {
+        let beyond = self.in_a_row.checked_sub(self.patience);
         self.in_a_row = self.in_a_row.saturating_add(1);
+        self.repeated |= beyond.is_some();
+        match beyond {
+            None => Silence::Ask,
+            Some(nth) if nth < TAIL_PROBES => Silence::Tail { first: nth == 0 },
+            Some(nth) => Silence::Lost { first: nth == TAIL_PROBES },
+        }
     }
 
     /// Has everything that was in flight been given up, and nothing been acknowledged since?
     pub fn has_given_up(&self) -> bool {
-        self.in_a_row > TAIL_PROBES
-    }
-
-    pub fn in_a_row(&self) -> u32 {
-        self.in_a_row
+        self.in_a_row > self.patience + TAIL_PROBES
     }
 
     /// Something was acknowledged.
     pub fn answered(&mut self) {
         self.in_a_row = 0;
+        if self.patience > 0 {
+            self.calm += 1;
+            if self.calm >= PATIENCE_CALM {
+                (self.patience, self.calm) = (self.patience - 1, 0);
+            }
+        }
+    }
+
+    /// That was what a timeout had declared lost, and no acknowledgement had got lost: the peer, or the path, had only been slow
+    /// (WIND-5.7).
+    pub fn was_in_vain(&mut self) {
+        if core::mem::take(&mut self.repeated) {
+            (self.patience, self.calm) = ((self.patience + 1).min(PATIENCE_MAX), 0);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     /// WIND-5.4.
     #[test]
@@ -74,11 +109,60 @@ mod tests {
         assert_eq!(probe.timeout(&rtt, false), first - ACK_HOLD + ACK_DELAY);
         probe.ran_out();
         assert_eq!(probe.timeout(&rtt, true), first * 2);
-        (0..50).for_each(|_| probe.ran_out());
+        let all: Vec<_> = (0..50).map(|_| probe.ran_out()).collect();
+        assert_eq!(all.last(), Some(&Silence::Lost { first: false }));
         assert_eq!(probe.timeout(&rtt, true), PROBE_MAX);
         assert!(probe.has_given_up());
         probe.answered();
         assert_eq!(probe.timeout(&rtt, true), first);
+    }
+
+    /// What the timeouts of a silence mean, until everything is given up.
+    fn silence(probe: &mut Probe) -> (usize, Vec<Silence>) {
+        let mut all = Vec::new();
+        while !probe.has_given_up() {
+            all.push(probe.ran_out());
+        }
+        (all.iter().filter(|what| **what == Silence::Ask).count(), all)
+    }
+
+    /// WIND-5.4, WIND-5.7.
+    #[test]
+    fn what_was_repeated_in_vain_teaches_patience_and_calm_forgets_it() {
+        let mut probe = Probe::new(Duration::from_secs(5));
+        let (_, all) = silence(&mut probe);
+        assert_eq!(all, [Silence::Tail { first: true }, Silence::Tail { first: false }, Silence::Lost { first: true }]);
+        assert_eq!(probe.ran_out(), Silence::Lost { first: false });
+        probe.answered();
+        assert_eq!(silence(&mut probe).0, 0, "what was lost teaches nothing");
+        for patience in 1..=PATIENCE_MAX {
+            // Several acknowledgements tell of one silence.
+            for _ in 0..3 {
+                probe.answered();
+                probe.was_in_vain();
+            }
+            let (asked, all) = silence(&mut probe);
+            assert_eq!((asked, all.len()), (patience as usize, patience as usize + 3));
+        }
+        probe.answered();
+        probe.was_in_vain();
+        assert_eq!(silence(&mut probe).0, PATIENCE_MAX as usize, "bounded");
+        for patience in (0..PATIENCE_MAX).rev() {
+            (0..PATIENCE_CALM).for_each(|_| probe.answered());
+            assert_eq!(silence(&mut probe).0, patience as usize);
+        }
+    }
+
+    #[test]
+    fn a_silence_in_which_nothing_was_repeated_teaches_nothing() {
+        let mut probe = Probe::new(Duration::from_secs(5));
+        probe.ran_out();
+        probe.was_in_vain();
+        probe.answered();
+        assert_eq!(probe.ran_out(), Silence::Ask);
+        (0..10).for_each(|_| probe.was_in_vain());
+        probe.answered();
+        assert_eq!(silence(&mut probe).0, 1);
     }
 
     #[test]

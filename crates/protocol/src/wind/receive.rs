@@ -121,11 +121,12 @@ impl Connection {
     fn take_frames(&mut self, now: Time, view: &View<'_>, upper: &mut impl Upper) -> Sum {
         let mut sum = Sum::default();
         let mut fragment = None;
+        let number = view.header().number;
         for frame in view.frames().flatten() {
             sum.elicits |= frame.elicits();
             sum.message |= frame.elicits() && !matches!(frame, Frame::Ping);
             match frame {
-                Frame::Acknowledge(ack) if !self.acknowledged(now, &ack) => {
+                Frame::Acknowledge(ack) if !self.acknowledged(now, number, &ack) => {
                     self.statistics.malformed += 1;
                     sum.dropped = true;
                 }
@@ -178,8 +179,8 @@ impl Connection {
         sum
     }
 
-    /// An ACK frame came; `false` if it cannot be from a correct peer.
-    fn acknowledged(&mut self, now: Time, ack: &Acknowledgement<'_>) -> bool {
+    /// An ACK frame came in this datagram; `false` if it cannot be from a correct peer.
+    fn acknowledged(&mut self, now: Time, number: u64, ack: &Acknowledgement<'_>) -> bool {
         let Connection { flight, outbox, arrivals, events, controller, gate, mtu, statistics, round_trips, .. } = self;
         statistics.acknowledgements_received += 1;
         outbox.look(now);
@@ -212,6 +213,9 @@ impl Connection {
             self.due.probes = 0;
         }
         statistics.spurious_losses += acked.spurious;
+        if arrivals.acknowledgement_came(number) && acked.probed_in_vain {
+            flight.probe.was_in_vain();
+        }
         if acked.undo {
             statistics.windows_restored += 1;
             controller.spurious(now);

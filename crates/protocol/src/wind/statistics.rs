@@ -30,7 +30,7 @@ pub struct Statistics {
     pub lost_by_size: u64,
     /// Times that nothing was acknowledged for a probe timeout.
     pub probe_timeouts: u64,
-    /// Those of them that were the first or second in a row: the oldest two went again, nothing else was given up.
+    /// Those of them at which the oldest two went again and nothing else was given up.
     pub tail_probes: u64,
     /// Datagrams declared lost that were acknowledged after all.
     pub spurious_losses: u64,

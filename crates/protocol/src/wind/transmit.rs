@@ -133,6 +133,10 @@ impl Connection {
         let mut elicits = messages && self.pack_small(&mut builder);
         if elicits {
             self.arrivals.data_goes(now);
+            if self.due.ping {
+                // It asks as a PING would.
+                builder.flag(Flags::ACK_NOW);
+            }
         }
         if !elicits && (told || self.due.ping || self.due.probes > 0 || builder.is_empty()) {
             builder.ping();

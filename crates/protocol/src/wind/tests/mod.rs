@@ -11,4 +11,5 @@ mod pairs;
 mod path;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod silence;
 mod world;

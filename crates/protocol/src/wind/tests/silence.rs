@@ -1,0 +1,80 @@
+//! Silences: what is loss, and what is a peer that stands still (WIND-5.7).
+
+use super::channel::Faults;
+use super::world::{Words, World, body};
+use crate::limits::PATIENCE_MAX;
+use crate::wind::*;
+use core::time::Duration;
+
+/// How long the peer, or the path, stands still: longer than many probe timeouts, as where a processor is taken away.
+const STALL: Duration = Duration::from_millis(2);
+
+fn message(id: u64) -> Message {
+    let head = Words { id, refuse: false, place: false }.head(0);
+    Message { class: Class::Ordered, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, 8)), token: Token(id) }
+}
+
+/// Node 0 sends a message, and all comes to rest; how long that took.
+fn exchange(world: &mut World, id: u64) -> Duration {
+    let begun = world.now;
+    world.nodes[0].connection.post(world.now, message(id)).unwrap();
+    world.run(World::is_idle);
+    world.now - begun
+}
+
+/// One message in twenty finds the path standing still.
+fn now_and_then_still(world: &mut World, ids: core::ops::Range<u64>) -> u64 {
+    let usual = world.channel.delay;
+    let before = world.nodes[0].connection.statistics().lost_by_probe;
+    for id in ids {
+        world.channel.delay = if id % 20 == 0 { STALL / 2 } else { usual };
+        exchange(world, id);
+    }
+    world.channel.delay = usual;
+    world.nodes[0].connection.statistics().lost_by_probe - before
+}
+
+#[test]
+fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_found_soon() {
+    let mut world = World::established(Settings::default(), Faults::default(), 1);
+    let first = now_and_then_still(&mut world, 1..401);
+    let later = now_and_then_still(&mut world, 401..2401);
+    let counted = *world.nodes[0].connection.statistics();
+    assert!(first > 0 && counted.spurious_losses == counted.lost_by_probe, "{counted:?}");
+    assert_eq!(later, 0, "datagrams sent again in vain, after {first}");
+    // A tail that is really lost: the answer to a question overtakes it.
+    for id in 2401..2420 {
+        exchange(&mut world, id);
+    }
+    world.stride = Duration::from_micros(5);
+    for id in 3000..3020 {
+        let timeout = {
+            let flight = &world.nodes[0].connection.flight;
+            flight.probe.timeout(&flight.rtt, true)
+        };
+        world.channel.faults.loss = 1.0;
+        world.nodes[0].connection.post(world.now, message(id)).unwrap();
+        let begun = world.now;
+        world.step();
+        world.channel.faults.loss = 0.0;
+        world.run(World::is_idle);
+        let (took, round_trip) = (world.now - begun, world.channel.delay * 2);
+        assert!(took <= timeout + round_trip * 3, "{took:?} with a timeout of {timeout:?}");
+    }
+    assert_eq!(world.nodes[0].connection.statistics().lost_by_probe, counted.lost_by_probe);
+}
+
+/// Acknowledgements that are lost teach no patience: their data is sent again as soon as ever.
+#[test]
+fn lost_acknowledgements_are_no_slowness() {
+    let mut world = World::established(Settings::default(), Faults { loss: 0.4, ..Faults::default() }, 2);
+    for id in 1..2000 {
+        exchange(&mut world, id);
+    }
+    let counted = world.nodes[0].connection.statistics();
+    assert!(counted.spurious_losses > 200, "{counted:?}");
+    let tail_probes = |counted: &Statistics| counted.tail_probes as f64 / counted.probe_timeouts as f64;
+    // With patience most timeouts would only ask.
+    assert!(tail_probes(counted) > 0.6, "{counted:?}");
+    const { assert!(PATIENCE_MAX >= 3) };
+}
