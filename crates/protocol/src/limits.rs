@@ -28,6 +28,8 @@ pub const BODY_MAX: u64 = 1 << 40;
 pub const MESSAGES_IN_FLIGHT: usize = 65_536;
 /// Ranges in one acknowledgement.
 pub const ACK_RANGES_MAX: usize = 32;
+/// Acknowledgements in one datagram: one a lane.
+pub const ACKS_A_DATAGRAM: usize = 2;
 /// Refusals told in one acknowledgement.
 pub const REFUSALS_MAX: usize = 8;
 /// A peer from which nothing is heard for this long is dead, unless the job says otherwise.

@@ -67,7 +67,8 @@ impl Rma {
         body: Delivered<'_>,
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
-        let transfer = self.end(from, number);
+        // Only what came in fragments and was placed was begun.
+        let transfer = if matches!(body, Delivered::Placed(_)) { self.end(from, number) } else { None };
         let operation = Operation::decode(head).ok_or(Refusal::Malformed)?;
         match operation {
             Operation::Put { key, offset, signal } => {

@@ -6,25 +6,41 @@ use super::connection::{Connection, FAREWELLS, Phase};
 use super::flight::{Acked, Item};
 use super::inbox::{Above, Taken};
 use super::{Death, Upper};
+use crate::limits::ACKS_A_DATAGRAM;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Open, View};
+use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Malformed, Open, View};
+use arrayvec::ArrayVec;
 
-/// What one datagram amounts to.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+/// What is in a datagram, seen before anything of it is acted on: it is taken as a whole or not at all (WIRE-2.6).
+#[derive(Debug, Default)]
+struct Contents<'a> {
     elicits: bool,
     /// There is a message in it, or part of one.
     message: bool,
-    /// Something in it could not be taken in: it may not be acknowledged (WIND-3.4).
-    dropped: bool,
     close: bool,
-    /// So many refusals were waiting when its messages were taken in.
-    refusals_before: usize,
+    acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
+    fragment: Option<Fragment>,
 }
 
-impl Sum {
-    fn wants(self, ack_now: bool) -> Wants {
+impl<'a> Contents<'a> {
+    fn of(view: &View<'a>) -> Result<Contents<'a>, Malformed> {
+        let mut contents = Contents::default();
+        for frame in view.frames() {
+            let frame = frame?;
+            contents.elicits |= frame.elicits();
+            contents.message |= frame.elicits() && !matches!(frame, Frame::Ping);
+            match frame {
+                Frame::Acknowledge(ack) => contents.acknowledgements.try_push(ack).map_err(|_| Malformed::Frame)?,
+                Frame::Close => contents.close = true,
+                Frame::Fragment(bulk) => contents.fragment = Some(bulk),
+                _ => {}
+            }
+        }
+        Ok(contents)
+    }
+
+    fn wants(&self, ack_now: bool) -> Wants {
         match (self.elicits, ack_now) {
             (false, _) => Wants::Nothing,
             (true, false) => Wants::Acknowledgement,
@@ -34,20 +50,30 @@ impl Sum {
     }
 }
 
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    /// Something in it could not be taken in: it may not be acknowledged (WIND-3.4).
+    dropped: bool,
+    /// So many refusals were waiting when its messages were taken in.
+    refusals_before: usize,
+}
+
 impl Connection {
     /// A datagram for this connection arrived on `path` (the number of the peer's candidate address that it came from); its seal
     /// was verified. Never transmits.
     pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
         self.liveness.look(now);
-        // A datagram is taken as a whole or not at all: no frame is acted on before all have been read (WIRE-2.6).
-        if view.frames().any(|frame| frame.is_err()) {
+        let Ok(contents) = Contents::of(view) else {
             self.statistics.malformed += 1;
-        } else if view.is_handshake() {
+            return;
+        };
+        if view.is_handshake() {
             self.receive_handshake(now, view, path, upper);
         } else if view.header().connection != self.id() || view.header().seal != self.settings.seal {
             self.statistics.stale += 1;
         } else {
-            self.receive_data(now, view, path, upper);
+            self.receive_data(now, view, &contents, path, upper);
         }
     }
 
@@ -72,15 +98,14 @@ impl Connection {
         }
     }
 
-    fn receive_data(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
+    fn receive_data(&mut self, now: Time, view: &View<'_>, contents: &Contents<'_>, path: u8, upper: &mut impl Upper) {
         let number = view.header().number;
         match self.phase {
             Phase::Open => {}
             Phase::Closing { left, .. } => {
                 // WIND-7.3: who says goodbye too need not hear ours, but for not having to repeat its own. Everybody else has not heard
                 // it: say it again.
-                let parting = view.frames().flatten().any(|frame| matches!(frame, Frame::Close));
-                self.phase = match parting {
+                self.phase = match contents.close {
                     true if left < FAREWELLS => Phase::Dead(Death::Closed),
                     true => Phase::Closing { left: 1, next: now },
                     false => Phase::Closing { left: left.max(1), next: now },
@@ -102,41 +127,33 @@ impl Connection {
             return;
         }
         self.liveness.heard(now);
-        let sum = self.take_frames(now, view, upper);
+        let sum = self.take_frames(now, view, contents, upper);
         self.arrivals.withhold(number, sum.refusals_before);
         if !sum.dropped || planted(Bug::AcknowledgeDropped) {
             self.statistics.datagrams_received += 1;
             self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
-            self.arrivals.record(number, now, sum.wants(view.header().flags.has(Flags::ACK_NOW)));
-        } else if sum.elicits {
+            self.arrivals.record(number, now, contents.wants(view.header().flags.has(Flags::ACK_NOW)));
+        } else if contents.elicits {
             // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
             self.arrivals.remind();
         }
-        if sum.close {
+        if contents.close {
             self.die(Death::Closed);
         }
     }
 
     /// Acknowledgements first: they may make room for what follows.
-    fn take_frames(&mut self, now: Time, view: &View<'_>, upper: &mut impl Upper) -> Sum {
+    fn take_frames(&mut self, now: Time, view: &View<'_>, contents: &Contents<'_>, upper: &mut impl Upper) -> Sum {
         let mut sum = Sum::default();
-        let mut fragment = None;
         let number = view.header().number;
-        for frame in view.frames().flatten() {
-            sum.elicits |= frame.elicits();
-            sum.message |= frame.elicits() && !matches!(frame, Frame::Ping);
-            match frame {
-                Frame::Acknowledge(ack) if !self.acknowledged(now, number, &ack) => {
-                    self.statistics.malformed += 1;
-                    sum.dropped = true;
-                }
-                Frame::Close => sum.close = true,
-                Frame::Fragment(bulk) => fragment = Some(bulk),
-                _ => {}
+        for ack in &contents.acknowledgements {
+            if !self.acknowledged(now, number, ack) {
+                self.statistics.malformed += 1;
+                sum.dropped = true;
             }
         }
         sum.refusals_before = self.arrivals.refusals.len();
-        if self.arrivals.is_withholding() && sum.elicits {
+        if self.arrivals.is_withholding() && contents.elicits {
             self.statistics.over_limit += 1;
             sum.dropped = true;
             return sum;
@@ -155,7 +172,8 @@ impl Connection {
                 Taken::Wrong => *wrong += 1,
             }
         };
-        for frame in view.frames().flatten() {
+        let mut fragment = contents.fragment;
+        for frame in view.frames().take_while(|_| contents.message).flatten() {
             match frame {
                 Frame::Message(message) => note(inbox.message(&message, &mut above)),
                 Frame::Withdraw(withdrawal) => note(inbox.withdraw(withdrawal, &mut above)),
@@ -232,4 +250,33 @@ impl Connection {
 /// Is the whole body of this message in this datagram?
 fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
     fragment.message_low == open.number as u32 && fragment.offset == 0 && payload.len() as u64 == open.len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::DATAGRAM_MIN;
+    use crate::wire::{Builder, SealKind, Told};
+    use std::vec::Vec;
+
+    /// WIRE-2.6, WIRE-4.2.
+    #[test]
+    fn all_of_a_datagram_is_seen_before_any_of_it_counts() {
+        let seen = |acks: usize, last_kind: Option<u8>| {
+            let mut bytes = Vec::new();
+            let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, DATAGRAM_MIN);
+            (0..acks).for_each(|_| builder.acknowledge([1..=1].into_iter(), Told::default(), &[]));
+            builder.ping();
+            builder.finish(None);
+            let ping = bytes.len() - 4;
+            bytes[ping] = last_kind.unwrap_or(bytes[ping]);
+            bytes.extend([0; SealKind::EndToEnd.tag_len()]);
+            let view = View::parse(&bytes).unwrap();
+            Contents::of(&view).map(|contents| (contents.acknowledgements.len(), contents.elicits, contents.message))
+        };
+        assert_eq!(seen(0, None), Ok((0, true, false)));
+        assert_eq!(seen(2, None), Ok((2, true, false)));
+        assert_eq!(seen(3, None), Err(Malformed::Frame));
+        assert_eq!(seen(1, Some(99)), Err(Malformed::Frame), "the last frame is of no kind");
+    }
 }
