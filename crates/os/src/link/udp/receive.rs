@@ -7,6 +7,7 @@ use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::io;
+use std::net::SocketAddr;
 
 /// Buffers filled by one call.
 pub(super) const BUFFERS: usize = 8;
@@ -33,6 +34,10 @@ pub(super) struct Burst {
     pub(super) full: bool,
 }
 
+impl Burst {
+    const NONE: Burst = Burst { datagrams: 0, bytes: 0, buffers: 0, full: false };
+}
+
 impl Pool {
     pub(super) fn new() -> Pool {
         Pool { bytes: vec![0; BUFFERS * BUFFER_LEN] }
@@ -47,11 +52,35 @@ impl Pool {
         take: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<Burst> {
         // A waiting thread asks again and again: setting up for one costs a fraction of setting up for several.
-        if several {
-            self.receive_some::<BUFFERS>(socket, statistics, take)
-        } else {
-            self.receive_some::<1>(socket, statistics, take)
+        match socket.peer {
+            _ if several => self.receive_some::<BUFFERS>(socket, statistics, take),
+            Some(from) if !socket.gro => self.receive_one(socket, from, statistics, take),
+            _ => self.receive_some::<1>(socket, statistics, take),
         }
+    }
+
+    /// One datagram of the one peer that this socket hears: by the plainest call, which takes 0.1 µs less than the others if nothing is
+    /// there and 0.2 µs less if something is. Whether it was marked stays unknown; where there are many, the others are read otherwise.
+    fn receive_one(
+        &mut self,
+        socket: &Socket,
+        from: SocketAddr,
+        statistics: &mut Statistics,
+        take: &mut dyn FnMut(Arrival<'_>),
+    ) -> io::Result<Burst> {
+        let Some(buffer) = self.bytes.get_mut(..BUFFER_LEN) else { return Ok(Burst::NONE) };
+        let fd = socket.fd.as_raw_fd();
+        // SAFETY: the kernel writes at most as many bytes as the buffer has.
+        let one = || match unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) } {
+            len if len < 0 => Err(io::Error::last_os_error()),
+            len => Ok(len as usize),
+        };
+        let Some(bytes) = heed(one)?.and_then(|len| self.bytes.get(..len)) else { return Ok(Burst::NONE) };
+        take(Arrival::new(from, bytes));
+        statistics.bytes_in += bytes.len() as u64;
+        statistics.datagrams_in += 1;
+        statistics.calls_in += 1;
+        Ok(Burst { datagrams: 1, bytes: bytes.len(), buffers: 1, full: true })
     }
 
     fn receive_some<const N: usize>(
@@ -105,36 +134,41 @@ impl Pool {
 
 /// How many messages were filled: none if nothing is there.
 fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let filled = heed(|| match messages {
+        // SAFETY: the header leads to a buffer, a name and control room that outlive the call, with their true lengths.
+        [one] => match unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut one.msg_hdr, libc::MSG_DONTWAIT) } {
+            len if len < 0 => Err(io::Error::last_os_error()),
+            len => {
+                one.msg_len = len as libc::c_uint;
+                Ok(1)
+            }
+        },
+        _ => {
+            let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
+            // SAFETY: as above, for each of `count` headers.
+            let filled = unsafe { libc::recvmmsg(fd.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, null_mut()) };
+            usize::try_from(filled).map_err(|_| io::Error::last_os_error())
+        }
+    })?;
+    Ok(filled.unwrap_or(0))
+}
+
+/// Receive; `None` if nothing is there, an error if the socket is of no use.
+fn heed(mut receive: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of them must not hold us here.
     for _ in 0..BUFFERS {
-        let answer = match messages {
-            // SAFETY: the header leads to a buffer, a name and control room that outlive the call, with their true lengths.
-            [one] => match unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut one.msg_hdr, libc::MSG_DONTWAIT) } {
-                len if len < 0 => Err(io::Error::last_os_error()),
-                len => {
-                    one.msg_len = len as libc::c_uint;
-                    Ok(1)
-                }
-            },
-            _ => {
-                let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
-                // SAFETY: as above, for each of `count` headers.
-                let filled = unsafe { libc::recvmmsg(fd.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, null_mut()) };
-                usize::try_from(filled).map_err(|_| io::Error::last_os_error())
-            }
-        };
-        let error = match answer {
-            Ok(filled) => return Ok(filled),
+        let error = match receive() {
+            Ok(count) => return Ok(Some(count)),
             Err(error) => error,
         };
         match error.raw_os_error().unwrap_or(0) {
-            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => return Ok(0),
+            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => return Ok(None),
             libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL | libc::ENOSYS => return Err(error),
             // Interrupted, or an error of some peer: look again.
             _ => {}
         }
     }
-    Ok(0)
+    Ok(None)
 }
 
 /// What the kernel says of a buffer's datagrams. It puts only those together whose marks are alike.
