@@ -70,7 +70,7 @@ pub(super) struct Piece {
 }
 
 /// What fits into a datagram to this peer, known once established.
-#[derive(Clone, Copy, Debug, Default, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Sizes {
     /// Bytes of frames at most.
     pub frames: usize,

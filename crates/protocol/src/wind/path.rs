@@ -7,13 +7,12 @@ use crate::time::Time;
 impl Connection {
     /// What was acknowledged and lost tells what the path carries (WIND-8).
     pub(super) fn weigh_sizes(&mut self, now: Time) {
-        let before = self.mtu.size();
         let seen = self.flight.sizes.take();
         if self.mtu.weigh(now, seen) {
             self.statistics.black_holes += 1;
             self.give_up_larger(now);
         }
-        self.resized(before);
+        self.recut();
     }
 
     /// The system refused to send a datagram to the peer's candidate address `path`: it says that `fits` bytes are the most that get
@@ -22,11 +21,10 @@ impl Connection {
         if !self.is_established() || self.handshake.path != Some(path) {
             return;
         }
-        let before = self.mtu.size();
         if self.mtu.told(now, fits) {
             self.give_up_larger(now);
         }
-        self.resized(before);
+        self.recut();
     }
 
     /// WIND-8.4: no sign of congestion.
@@ -36,10 +34,11 @@ impl Connection {
         flight.give_up_larger(now, size, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
     }
 
-    fn resized(&mut self, before: usize) {
-        let size = self.mtu.size();
-        if size != before {
-            self.outbox.resize(Sizes::within(size, self.settings.seal));
+    /// What waits is cut as the path is now. Whatever has changed the size: a size probe's arrival may have, long before this.
+    fn recut(&mut self) {
+        let sizes = Sizes::within(self.mtu.size(), self.settings.seal);
+        if !self.outbox.is_cut(sizes) {
+            self.outbox.resize(sizes);
         }
     }
 }

@@ -6,6 +6,11 @@ use crate::planted::{Bug, planted};
 use core::ops::Range;
 
 impl Outbox {
+    /// Is what waits cut for datagrams of this size?
+    pub fn is_cut(&self, sizes: Sizes) -> bool {
+        self.sizes == Some(sizes)
+    }
+
     /// Datagrams have another size from now on. Whole messages that wait and do not fit any more go in fragments (WIND-2.4).
     pub fn resize(&mut self, sizes: Sizes) {
         self.sizes = Some(sizes);

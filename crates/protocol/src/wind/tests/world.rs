@@ -3,6 +3,7 @@
 use super::channel::{Arrival, Channel, Faults, Random};
 use crate::Rank;
 use crate::time::Time;
+use crate::wind::outgoing::Sizes;
 use crate::wind::*;
 use crate::wire::{Seal, SealKind, View};
 use core::time::Duration;
@@ -240,6 +241,9 @@ impl World {
             self.scratch.clear();
             let transmit = self.nodes[from].connection.transmit(self.now, &mut self.scratch);
             assert_eq!(due, transmit.is_some(), "has_due is exact");
+            let connection = &self.nodes[from].connection;
+            let cut = Sizes::within(connection.mtu.size(), connection.settings.seal);
+            assert!(!connection.is_established() || connection.outbox.is_cut(cut), "cut for the path as it is");
             let Some(transmit) = transmit else { return };
             let seal = TestSeal(if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd });
             let mut bytes = self.scratch.clone();
