@@ -62,7 +62,7 @@ fn read(crowd: &mut Crowd) -> u64 {
     let mut count = 0;
     while let Some(arrived) = crowd.hub.take_arrived() {
         count += 1;
-        crowd.ask(Request::Consumed { from: arrived.from, bytes: arrived.body.len() as u64 });
+        crowd.ask(Request::Consumed { from: arrived.from, messages: 1, bytes: arrived.body.len() as u64 });
     }
     count
 }

@@ -85,15 +85,15 @@ impl Link for Wire {
 
 struct Node {
     engine: Engine<Wire, PageSet>,
-    submissions: Arc<SegQueue<Submission>>,
     flying: VecDeque<Arc<Completion>>,
     /// A key and a slot of a region of its own.
     region: (u64, u32),
+    /// Messages read and their bytes, since credit was given back.
+    read: (u64, u64),
 }
 
 impl Node {
     fn new(me: Rank, wire: Wire) -> Result<Node, Box<dyn std::error::Error>> {
-        let submissions = Arc::new(SegQueue::new());
         let setup = Setup {
             me,
             nodes: 2,
@@ -104,27 +104,32 @@ impl Node {
             settings: Settings { datagram_max: 8972, ..Settings::default() },
             secret: Secret::from_bytes([7; 32]),
         };
-        let mut engine = Engine::new(setup, wire, PageSet::new(), Arc::clone(&submissions), Time(0))?;
+        let mut engine = Engine::new(setup, wire, PageSet::new(), Arc::new(SegQueue::new()), Time(0))?;
         engine.connect(Time(0));
         let registered = engine.memory().insert(Region::zeroed(4096)?, Rights::ALL)?;
-        Ok(Node { engine, submissions, flying: VecDeque::new(), region: (registered.key, registered.slot) })
+        Ok(Node { engine, flying: VecDeque::new(), region: (registered.key, registered.slot), read: (0, 0) })
     }
 
-    fn post(&mut self, request: Request) {
+    fn post(&mut self, request: Request, now: Time) {
         let (submission, completion) = tracked(request, None);
-        self.submissions.push(submission);
+        self.engine.submit(submission, now);
         self.flying.push_back(completion);
     }
 
-    /// Read what has arrived; how many.
-    fn read(&mut self) -> usize {
-        let mut count = 0;
+    /// Read what has arrived; how many. Credit is given back in large pieces, as a node does.
+    fn read(&mut self, now: Time) -> u64 {
+        let before = self.read.0;
         while let Some(arrived) = self.engine.take_arrived() {
-            let request = Request::Consumed { from: arrived.from, bytes: arrived.body.len() as u64 };
-            self.submissions.push(Submission { request, completion: None, keep: None });
-            count += 1;
+            self.read.0 += 1;
+            self.read.1 += arrived.body.len() as u64;
         }
-        count
+        let (messages, bytes) = self.read;
+        if messages >= 10_000 {
+            self.read = (0, 0);
+            let request = Request::Consumed { from: 1 - self.engine.rank(), messages, bytes };
+            self.engine.submit(Submission { request, completion: None, keep: None }, now);
+        }
+        messages - before
     }
 
     fn forget_done(&mut self) {
@@ -180,21 +185,21 @@ impl World {
         } else {
             Request::Send { to: to as Rank, class: Class::Ordered, tag: 1, body: Body::Inline(vec![7; 8]) }
         };
-        self.nodes[from].post(request);
+        self.nodes[from].post(request, self.now);
         self.nodes[from].engine.turn_to_send(self.now);
         self.turn(to);
-        self.nodes[to].read();
+        self.nodes[to].read(self.now);
         self.nodes[to].forget_done();
     }
 
     fn burst(&mut self) {
         let here = Segment { region: self.nodes[0].region.1, offset: 0, len: 8 };
         for tag in 0..BURST as u64 {
-            self.nodes[0].post(Request::Send { to: 1, class: Class::Ordered, tag, body: Body::Segment(here) });
+            self.nodes[0].post(Request::Send { to: 1, class: Class::Ordered, tag, body: Body::Segment(here) }, self.now);
         }
         self.nodes[0].engine.turn_to_send(self.now);
         self.turn(1);
-        assert_eq!(self.nodes[1].read(), BURST);
+        assert_eq!(self.nodes[1].read(self.now), BURST as u64);
         // Its acknowledgement.
         while self.nodes[0].flying.len() > 4 * BURST {
             self.turn(1);

@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use oikaze_os::memory::Region;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::Segment;
+use std::any::Any;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -127,7 +128,7 @@ impl RegionSlice {
         Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
     }
 
-    pub(crate) fn keep(self) -> Arc<LocalRegion> {
-        Arc::new(self.region)
+    pub(crate) fn keep(self) -> Arc<dyn Any + Send + Sync> {
+        self.region.inner
     }
 }

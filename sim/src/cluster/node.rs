@@ -173,7 +173,7 @@ impl Node {
         let submissions = &self.submissions;
         self.unread.retain(|(at, from, bytes)| {
             if *at <= now {
-                let request = Request::Consumed { from: *from, bytes: *bytes };
+                let request = Request::Consumed { from: *from, messages: 1, bytes: *bytes };
                 submissions.push(Submission { request, completion: None, keep: None });
             }
             *at > now

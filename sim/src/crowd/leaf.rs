@@ -93,7 +93,7 @@ impl Leaf {
             self.connection.receive(now, &view, 0, &mut self.heard);
             // What was read makes room at once.
             let (messages, bytes) = (self.heard.messages - messages, self.heard.bytes - bytes);
-            (0..messages).for_each(|_| self.connection.consumed(bytes / messages));
+            self.connection.consumed(messages, bytes);
         }
     }
 

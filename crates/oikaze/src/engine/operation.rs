@@ -3,8 +3,7 @@
 use oikaze_protocol::coherence::ArrayId;
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Token;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::failure::Failure;
 use super::submission::Keep;
@@ -27,8 +26,7 @@ pub enum Value {
 /// Where the outcome of one operation appears. Written once, by a turn.
 #[derive(Debug, Default)]
 pub struct Completion {
-    done: AtomicBool,
-    outcome: Mutex<Option<Result<Value, Failure>>>,
+    outcome: OnceLock<Result<Value, Failure>>,
 }
 
 impl Completion {
@@ -41,25 +39,18 @@ impl Completion {
     /// Has it an outcome? One load; cheap enough to spin on.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire)
+        self.outcome.get().is_some()
     }
 
     /// The outcome, if there is one.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<Value, Failure>> {
-        if !self.is_done() {
-            return None;
-        }
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.outcome.get().cloned()
     }
 
     /// Settle it; a second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
-        let mut slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_none() {
-            *slot = Some(outcome);
-            self.done.store(true, Ordering::Release);
-        }
+        let _ = self.outcome.set(outcome);
     }
 }
 

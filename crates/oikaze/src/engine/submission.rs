@@ -100,11 +100,13 @@ pub enum Request {
         /// The operation's completion.
         completion: Arc<Completion>,
     },
-    /// The user has read this many bytes of messages from a peer.
+    /// The user has read so many messages from a peer.
     Consumed {
         /// From whom.
         from: Rank,
-        /// Bytes.
+        /// How many.
+        messages: u64,
+        /// Bytes of all their bodies.
         bytes: u64,
     },
     /// Create a shared array together with all other nodes.

@@ -41,7 +41,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    fn submit(&mut self, submission: Submission, now: Time) {
+    /// Begin what is asked for. The next turn sends what comes of it, and settles what it can: one follows soon.
+    pub fn submit(&mut self, submission: Submission, now: Time) {
+        self.now = self.now.max(now);
         let Submission { request, completion, keep } = submission;
         if let (Some(completion), Some(ended)) = (&completion, &self.ended) {
             completion.settle(Err(ended.clone()));
@@ -65,9 +67,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.cancel(&cancelled);
                 self.settle_now(completion, Ok(Value::Done));
             }
-            Request::Consumed { from, bytes } => {
+            Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
-                    peer.connection.consumed(bytes);
+                    peer.connection.consumed(messages, bytes);
                 }
             }
             Request::Close => {

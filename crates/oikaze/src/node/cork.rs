@@ -1,6 +1,7 @@
 //! Posting several operations before a turn is run for them, so that they share datagrams (what `MSG_MORE` is to sockets and `FI_MORE`
 //! to libfabric).
 
+use oikaze_protocol::time::Time;
 use std::cell::Cell;
 
 /// Posts that wait for each other at most: as many as one turn takes, and more than a datagram holds.
@@ -10,15 +11,23 @@ thread_local! {
     /// How many batches this thread is in, one in another; and its posts since a turn was run for them.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static POSTS: Cell<u32> = const { Cell::new(0) };
+    /// When the latest of them began: to look at the clock for every post would cost as much as the post.
+    static SINCE: Cell<Time> = const { Cell::new(Time(0)) };
 }
 
 /// This thread is in a batch.
 pub(super) struct Cork;
 
 impl Cork {
-    pub fn new() -> Self {
+    pub fn new(now: Time) -> Self {
         DEPTH.set(DEPTH.get() + 1);
+        SINCE.set(now);
         Self
+    }
+
+    /// When this thread's batch began.
+    pub fn since() -> Time {
+        SINCE.get()
     }
 
     /// This thread has posted something: may it wait for more?
@@ -45,8 +54,9 @@ mod tests {
     #[test]
     fn posts_wait_while_a_batch_lasts_but_not_for_ever() {
         assert!(!Cork::holds_post());
-        let outer = Cork::new();
-        drop(Cork::new());
+        let outer = Cork::new(Time(5));
+        assert_eq!(Cork::since(), Time(5));
+        drop(Cork::new(Time(6)));
         let held = (0..2 * TOGETHER).filter(|_| Cork::holds_post()).count();
         assert_eq!(held, 2 * (TOGETHER as usize - 1));
         drop(outer);

@@ -18,11 +18,12 @@ impl Node {
         if let Some(value) = ready() {
             return Some(value);
         }
-        let mut driving = self.role.try_drive(self.now().0);
+        let mut now = self.now();
+        let mut driving = self.role.try_drive(now.0);
         loop {
             if let Some(driving) = driving {
-                let value = self.drive(deadline, &mut ready);
-                self.leave(driving);
+                let (value, now) = self.drive(now, deadline, &mut ready);
+                self.leave(driving, now);
                 return value;
             }
             if let Some(value) = self.spin_beside(deadline, &mut ready) {
@@ -30,9 +31,10 @@ impl Node {
             }
             let turn = self.role.wait_turn(Some(until(deadline).min(SLEEP_MAX)), &mut ready);
             driving = turn.driving;
+            now = self.now();
             if turn.value.is_some() || passed(deadline) {
                 if let Some(driving) = driving {
-                    self.leave(driving);
+                    self.leave(driving, now);
                 }
                 return turn.value;
             }
@@ -51,41 +53,37 @@ impl Node {
         None
     }
 
-    fn drive<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
+    /// What was waited for, and when the clock was looked at last.
+    fn drive<T>(&self, mut now: Time, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> (Option<T>, Time) {
         let last = deadline.map(|deadline| self.time_of(deadline));
         let mut idle_since: Option<Time> = None;
         let mut watch = LinkWatch::new(self);
         loop {
-            // One look at the clock a round: it costs as much as the rest of an idle turn.
-            let now = self.now();
             let work = self.try_turn(now);
-            if let Some(value) = ready() {
-                return Some(value);
-            }
-            if last.is_some_and(|last| last <= now) {
-                return None;
+            let value = ready();
+            if value.is_some() || last.is_some_and(|last| last <= now) {
+                return (value, now);
             }
             match work {
-                Some(work) if work.is_idle() => {}
+                Some(work) if work.is_idle() => {
+                    let since = *idle_since.get_or_insert(now);
+                    if now - since < self.waiting.spin {
+                        std::hint::spin_loop();
+                    } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
+                        return (Some(value), self.now());
+                    }
+                }
                 Some(_) => {
                     idle_since = None;
                     if !self.waiting.spin.is_zero() {
                         watch.release();
                     }
-                    continue;
                 }
-                None => {
-                    // Another thread is in the turn; it may need this core for that.
-                    std::thread::yield_now();
-                    continue;
-                }
+                // Another thread is in the turn; it may need this core for that.
+                None => std::thread::yield_now(),
             }
-            let since = *idle_since.get_or_insert(now);
-            if now - since < self.waiting.spin {
-                std::hint::spin_loop();
-            } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
-                return Some(value);
-            }
+            // One look at the clock a round: it costs as much as the rest of an idle turn.
+            now = self.now();
         }
     }
 
@@ -135,8 +133,8 @@ impl Node {
     }
 
     /// Give the role back: to a waiter, else to the helper.
-    fn leave(&self, driving: Driving<'_>) {
-        if driving.leave(self.now().0) == Handover::WakeHelper {
+    fn leave(&self, driving: Driving<'_>, now: Time) {
+        if driving.leave(now.0) == Handover::WakeHelper {
             self.helper.event.signal();
         }
     }

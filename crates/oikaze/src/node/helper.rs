@@ -80,7 +80,7 @@ impl Node {
         }
         for fault in faults {
             let request = Request::Fault { array: fault.array, page: fault.page, access: fault.access };
-            self.submissions.push(Submission { request, completion: None, keep: None });
+            self.leave_to_holder(Submission { request, completion: None, keep: None });
         }
     }
 

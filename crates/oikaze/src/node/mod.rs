@@ -8,6 +8,7 @@
 mod cork;
 mod drive;
 mod helper;
+mod mailbox;
 mod sleeper;
 mod waiting;
 mod watch;
@@ -21,19 +22,18 @@ use crate::observe::Publisher;
 use crate::role::Role;
 use crate::{Error, Result};
 use crossbeam_queue::SegQueue;
+use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
 use oikaze_os::memory::shared::{PageSet, Tracker};
 use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,7 +44,12 @@ pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 /// A node, shared by all its threads.
 pub(crate) struct Node {
     engine: Mutex<RealEngine>,
+    /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
+    /// Somebody found the engine taken: whoever has it runs another turn.
+    asked: AtomicBool,
+    /// When the engine must turn again at the latest, as of the latest turn. Written by whoever has the engine.
+    next: AtomicU64,
     role: Role,
     /// The driver, when it blocks on the socket.
     driver: Sleeper,
@@ -61,10 +66,7 @@ pub(crate) struct Node {
     bootstrap: Arc<dyn Bootstrap>,
     /// See [`Node::has_failed`].
     failed: AtomicBool,
-    mailbox: Mutex<VecDeque<Arrived>>,
-    mail: AtomicUsize,
-    /// Bytes of messages the user has read since credit was last given back at once.
-    read_since_turn: AtomicU64,
+    mailbox: Mailbox,
     deaths: Mutex<Vec<(Rank, Death)>>,
     publisher: Publisher,
     closing: AtomicBool,
@@ -92,6 +94,8 @@ impl Node {
         let node = Arc::new(Self {
             engine: Mutex::new(engine),
             submissions,
+            asked: AtomicBool::new(false),
+            next: AtomicU64::new(u64::MAX),
             role: Role::new(),
             driver: Sleeper::new().map_err(no_event)?,
             helper: Sleeper::new().map_err(no_event)?,
@@ -103,9 +107,7 @@ impl Node {
             waiting,
             bootstrap,
             failed: AtomicBool::new(false),
-            mailbox: Mutex::default(),
-            mail: AtomicUsize::new(0),
-            read_since_turn: AtomicU64::new(0),
+            mailbox: Mailbox::default(),
             deaths: Mutex::default(),
             publisher,
             closing: AtomicBool::new(false),
@@ -145,12 +147,36 @@ impl Node {
         self.push(Submission { request, completion: None, keep: None });
     }
 
+    /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
+    /// requests are taken up in their order.
     fn push(&self, submission: Submission) {
-        self.submissions.push(submission);
-        if !cork::Cork::holds_post() {
-            fence(Ordering::SeqCst);
-            self.run_turns(self.now(), RealEngine::turn_to_send);
+        let held = cork::Cork::holds_post();
+        let now = if held { cork::Cork::since() } else { self.now() };
+        let Some(mut engine) = self.try_engine() else {
+            self.leave_to_holder(submission);
+            if !held {
+                self.run_turns(now, RealEngine::turn_to_send);
+            }
+            return;
+        };
+        if self.submissions.is_empty() {
+            engine.submit(submission, now);
+        } else {
+            self.submissions.push(submission);
         }
+        if held {
+            drop(engine);
+            self.after_unlock();
+        } else {
+            self.run_turns_in(engine, now, RealEngine::turn_to_send);
+        }
+    }
+
+    /// To be taken up by whoever is in the engine; they may just have left it, so that it must be tried again.
+    fn leave_to_holder(&self, submission: Submission) {
+        self.submissions.push(submission);
+        self.asked.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     /// What `posts` submits is taken up together, at its end or whenever much has come together.
@@ -159,12 +185,13 @@ impl Node {
         struct Flush<'n>(&'n Node);
         impl Drop for Flush<'_> {
             fn drop(&mut self) {
+                self.0.asked.store(true, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
                 self.0.run_turns(self.0.now(), RealEngine::turn_to_send);
             }
         }
         let _flushed_after = Flush(self);
-        let _uncorked_before = cork::Cork::new();
+        let _uncorked_before = cork::Cork::new(self.now());
         posts()
     }
 
@@ -173,59 +200,78 @@ impl Node {
         self.with_engine(|engine| Registered::insert(engine.memory(), region, rights))
     }
 
+    fn try_engine(&self) -> Option<MutexGuard<'_, RealEngine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Run one turn, unless another thread is in one (which then sees what we submitted).
     fn try_turn(&self, now: Time) -> Option<Work> {
         self.run_turns(now, RealEngine::turn)
     }
 
-    fn run_turns(&self, mut now: Time, turn: fn(&mut RealEngine, Time) -> Work) -> Option<Work> {
-        let mut total: Option<Work> = None;
+    fn run_turns(&self, now: Time, turn: fn(&mut RealEngine, Time) -> Work) -> Option<Work> {
+        Some(self.run_turns_in(self.try_engine()?, now, turn))
+    }
+
+    fn run_turns_in<'n>(
+        &'n self,
+        mut engine: MutexGuard<'n, RealEngine>,
+        mut now: Time,
+        turn: fn(&mut RealEngine, Time) -> Work,
+    ) -> Work {
+        let mut total = Work::default();
         loop {
-            let mut engine = match self.engine.try_lock() {
-                Ok(engine) => engine,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return total,
-            };
+            if self.asked.load(Ordering::Relaxed) {
+                // What they asked for was put into the queue before, or into the engine.
+                self.asked.swap(false, Ordering::AcqRel);
+            }
             let work = turn(&mut engine, now);
-            let next = self.due(&engine);
+            let next = self.due(&engine).map_or(u64::MAX, |next| next.0);
+            let sooner = next < self.next.load(Ordering::Relaxed);
+            self.next.store(next, Ordering::Relaxed);
             self.collect(&mut engine);
-            self.publisher.look(&mut engine, self.mail.load(Ordering::Relaxed), now);
+            self.publisher.look(&mut engine, self.mailbox.len(), now);
             drop(engine);
-            self.announce(work, next);
-            let sum = total.get_or_insert_default();
-            sum.received += work.received;
-            sum.sent += work.sent;
-            sum.settled += work.settled;
-            sum.more = work.more;
+            if sooner || work.more || work.settled > 0 || work.received > 0 {
+                self.announce(work, Time(next));
+            }
+            total.received += work.received;
+            total.sent += work.sent;
+            total.settled += work.settled;
+            total.more = work.more;
             fence(Ordering::SeqCst);
-            if self.submissions.is_empty() {
+            if !self.asked.load(Ordering::Relaxed) {
                 return total;
             }
+            let Some(again) = self.try_engine() else { return total };
+            engine = again;
             now = self.now();
         }
     }
 
     fn after_unlock(&self) {
         fence(Ordering::SeqCst);
-        if !self.submissions.is_empty() {
+        if self.asked.load(Ordering::Relaxed) {
             self.try_turn(self.now());
         }
     }
 
     /// Take out of the engine what is for the user.
     fn collect(&self, engine: &mut MutexGuard<'_, RealEngine>) {
-        while let Some(arrived) = engine.take_arrived() {
-            let mut mailbox = lock(&self.mailbox);
-            mailbox.push_back(arrived);
-            self.mail.store(mailbox.len(), Ordering::Release);
-        }
+        self.mailbox.deposit(|| engine.take_arrived());
         while let Some(death) = engine.take_death() {
             lock(&self.deaths).push(death);
         }
     }
 
-    /// Tell those who sleep what a turn has changed.
-    fn announce(&self, work: Work, next: Option<Time>) {
+    /// Tell those who sleep what a turn has changed, and when the next is due.
+    fn announce(&self, work: Work, next: Time) {
+        // What was set before the sleepers' times are read, they see when they look for the last time before they sleep.
+        fence(Ordering::SeqCst);
         let news = work.settled > 0 || work.received > 0;
         if news {
             self.role.wake_all();
@@ -233,8 +279,6 @@ impl Node {
                 self.news.signal();
             }
         }
-        // What was set before the sleepers' times are read, they see when they look for the last time before they sleep.
-        fence(Ordering::SeqCst);
         if news || work.more {
             self.driver.wake();
         } else {
@@ -249,29 +293,11 @@ impl Node {
 
     /// A message for the user, the oldest that fits.
     pub fn take_mail(&self, from: Option<Rank>) -> Option<Arrived> {
-        if self.mail.load(Ordering::Acquire) == 0 {
-            return None;
+        let (arrived, read) = self.mailbox.take(from)?;
+        if let Some(read) = read {
+            self.tell(read);
         }
-        let mut mailbox = lock(&self.mailbox);
-        let at = mailbox.iter().position(|arrived| from.is_none_or(|from| arrived.from == from))?;
-        let arrived = mailbox.remove(at)?;
-        self.mail.store(mailbox.len(), Ordering::Release);
-        drop(mailbox);
-        self.give_back_credit(arrived.from, arrived.body.len() as u64);
         Some(arrived)
-    }
-
-    /// The sender may send as much again. A turn of its own is only worth while when much has come together; otherwise the next
-    /// turn takes it along.
-    fn give_back_credit(&self, from: Rank, bytes: u64) {
-        self.submissions.push(Submission { request: Request::Consumed { from, bytes }, completion: None, keep: None });
-        let cost = bytes + CREDIT_OVERHEAD;
-        let together = self.read_since_turn.fetch_add(cost, Ordering::Relaxed) + cost;
-        if together >= CREDIT / 8 {
-            self.read_since_turn.store(0, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-            self.try_turn(self.now());
-        }
     }
 
     /// Is this peer known to be dead?
@@ -281,11 +307,14 @@ impl Node {
 
     /// Wait for an outcome.
     pub fn outcome(&self, what: &dyn std::fmt::Display, completion: &Completion, limit: Option<Duration>) -> Result<Value> {
-        let begun = Instant::now();
-        match self.wait(limit.and_then(|limit| begun.checked_add(limit)), || completion.outcome()) {
-            Some(Ok(value)) => Ok(value),
-            Some(Err(failure)) => Err(self.failure(what, failure)),
-            None => Err(Error::Timeout { what: what.to_string(), waited: begun.elapsed() }),
+        let outcome = completion.outcome().ok_or(()).or_else(|()| {
+            let begun = Instant::now();
+            self.wait(limit.and_then(|limit| begun.checked_add(limit)), || completion.outcome()).ok_or(begun)
+        });
+        match outcome {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(failure)) => Err(self.failure(what, failure)),
+            Err(begun) => Err(Error::Timeout { what: what.to_string(), waited: begun.elapsed() }),
         }
     }
 

@@ -32,9 +32,8 @@ impl Sleeper {
     }
 
     /// Wake it if it sleeps past `next`. What it is woken for was made visible before (by a `SeqCst` fence).
-    pub fn wake_before(&self, next: Option<Time>) {
-        let until = self.until.load(Ordering::SeqCst);
-        if next.is_some_and(|next| next.0 < until) {
+    pub fn wake_before(&self, next: Time) {
+        if next.0 < self.until.load(Ordering::SeqCst) {
             self.wake();
         }
     }

@@ -189,10 +189,10 @@ impl Connection {
         !self.events.is_empty()
     }
 
-    /// The body (of `body_len` bytes) of one *credited* message delivered earlier has been read: its credit goes back to the peer.
-    /// Once for each such message that was delivered and not refused.
-    pub fn consumed(&mut self, body_len: u64) {
-        self.inbox.consumed(body_len);
+    /// So many *credited* messages delivered earlier have been read, with bodies of so many bytes together: their credit goes back to the
+    /// peer. Once for each such message that was delivered and not refused.
+    pub fn consumed(&mut self, messages: u64, bytes: u64) {
+        self.inbox.consumed(messages, bytes);
     }
 
     /// Forget the source of the messages with this token: it is never gathered again. No event follows for it. The peer learns

@@ -7,7 +7,7 @@ use super::assembly::{Assembly, Destination, Filled};
 use super::outgoing::cost;
 use super::{Admission, Class, Delivered, Head, Refusal, Upper};
 use crate::Rank;
-use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
+use crate::limits::{CREDIT_OVERHEAD, HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
 use crate::wire::{Fragment, Open, RefusedMessage, SmallMessage, Withdrawal};
 use alloc::boxed::Box;
@@ -317,7 +317,7 @@ impl Inbox {
     /// A message is done with; its credit goes back if nobody will read it.
     fn done<U: Upper>(&mut self, number: u64, give_back: bool, len: u64, above: &mut Above<'_, U>) {
         if give_back {
-            self.consumed(len);
+            self.consumed(1, len);
         }
         if number == self.floor && self.slots.is_empty() {
             self.floor += 1;
@@ -380,14 +380,15 @@ impl Inbox {
         };
         self.held -= cost;
         if credited && !taken {
-            self.consumed(len);
+            self.consumed(1, len);
         }
     }
 
-    /// A credited message's body was read.
-    pub fn consumed(&mut self, len: u64) {
+    /// So many credited messages were read, with bodies of so many bytes together.
+    pub fn consumed(&mut self, messages: u64, bytes: u64) {
         if !planted(Bug::ForgetCredit) {
-            self.credit_limit = self.credit_limit.saturating_add(cost(len));
+            let freed = bytes.saturating_add(messages.saturating_mul(CREDIT_OVERHEAD));
+            self.credit_limit = self.credit_limit.saturating_add(freed);
         }
     }
 

@@ -280,7 +280,7 @@ fn credit_runs_out_and_comes_back() {
         while !world.is_idle() || world.nodes[1].upper.delivered.len() < 31 {
             if !world.nodes[1].upper.unread.is_empty() {
                 let len = world.nodes[1].upper.unread.remove(0);
-                world.nodes[1].connection.consumed(len);
+                world.nodes[1].connection.consumed(1, len);
             }
             world.run_for(Duration::from_millis(1));
         }

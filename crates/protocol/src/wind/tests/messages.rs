@@ -86,7 +86,7 @@ pub(super) fn exchange_on(world: &mut World, seed: u64, count: u64, refusals: bo
             // The application reads now and then.
             if random.below(2) == 0 {
                 for len in core::mem::take(&mut world.nodes[n].upper.unread) {
-                    world.nodes[n].connection.consumed(len);
+                    world.nodes[n].connection.consumed(1, len);
                 }
             }
         }

@@ -60,7 +60,7 @@ fn waiting_counts_and_the_snapshot_says_for_what() {
     world.nodes[1].asleep = false;
     world.run(|world| world.nodes[1].upper.unread.len() == 1);
     while let Some(len) = world.nodes[1].upper.unread.pop() {
-        world.nodes[1].connection.consumed(len);
+        world.nodes[1].connection.consumed(1, len);
     }
     world.run(|world| world.nodes[0].connection.latencies().settle.histogram().is_some());
     let settle = world.nodes[0].connection.latencies().settle;

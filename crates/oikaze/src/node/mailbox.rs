@@ -1,0 +1,125 @@
+//! Messages that have arrived and are not read, and the credit that reading them frees.
+
+use super::lock;
+use crate::engine::{Arrived, Request};
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What was read is told to the engine when it is so much of one peer's credit: what is not told yet, a peer can do without.
+const TOLD_TOGETHER: u64 = CREDIT / 8;
+
+#[derive(Default)]
+pub(super) struct Mailbox {
+    inside: Mutex<Inside>,
+    /// Messages in it: a look costs one load.
+    waiting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Inside {
+    messages: VecDeque<Arrived>,
+    /// By rank, grown as needed: what was read of a peer's messages and is not told yet.
+    read: Vec<Read>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Read {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Mailbox {
+    /// How many messages wait.
+    pub fn len(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Put in what a turn has brought.
+    pub fn deposit(&self, mut next: impl FnMut() -> Option<Arrived>) {
+        let Some(first) = next() else { return };
+        let mut inside = lock(&self.inside);
+        inside.messages.push_back(first);
+        inside.messages.extend(std::iter::from_fn(next));
+        self.waiting.store(inside.messages.len(), Ordering::Release);
+    }
+
+    /// The oldest message that fits, and what is to be asked of the engine then.
+    pub fn take(&self, from: Option<Rank>) -> Option<(Arrived, Option<Request>)> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut inside = lock(&self.inside);
+        let at = inside.messages.iter().position(|arrived| from.is_none_or(|from| arrived.from == from))?;
+        let arrived = inside.messages.remove(at)?;
+        self.waiting.store(inside.messages.len(), Ordering::Release);
+        let request = inside.count(&arrived);
+        Some((arrived, request))
+    }
+}
+
+impl Inside {
+    /// Count a message as read. Much has come together: what gives it back.
+    fn count(&mut self, arrived: &Arrived) -> Option<Request> {
+        let at = arrived.from as usize;
+        if at >= self.read.len() {
+            self.read.resize(at + 1, Read::default());
+        }
+        let read = self.read.get_mut(at)?;
+        read.messages += 1;
+        read.bytes += arrived.body.len() as u64;
+        if read.bytes + read.messages * CREDIT_OVERHEAD < TOLD_TOGETHER {
+            return None;
+        }
+        let Read { messages, bytes } = std::mem::take(read);
+        Some(Request::Consumed { from: arrived.from, messages, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oikaze_protocol::wind::Class;
+
+    fn message(from: Rank, tag: u64, bytes: usize) -> Arrived {
+        Arrived { from, class: Class::Ordered, tag, body: vec![0; bytes] }
+    }
+
+    fn deposit(mailbox: &Mailbox, messages: Vec<Arrived>) {
+        let mut messages = messages.into_iter();
+        mailbox.deposit(|| messages.next());
+    }
+
+    #[test]
+    fn each_peer_has_its_messages_in_their_order() {
+        let mailbox = Mailbox::default();
+        deposit(&mailbox, vec![message(2, 0, 1), message(0, 1, 1), message(2, 2, 1)]);
+        deposit(&mailbox, Vec::new());
+        deposit(&mailbox, vec![message(0, 3, 1)]);
+        let take = |from| mailbox.take(from).map(|(arrived, _)| arrived.tag);
+        assert_eq!((mailbox.len(), take(Some(1)), take(Some(0)), take(None)), (4, None, Some(1), Some(0)));
+        assert_eq!((take(Some(0)), take(Some(2)), take(None), mailbox.len()), (Some(3), Some(2), None, 0));
+    }
+
+    /// WIND-6.4: credit comes back exactly, sooner than a peer has used it up.
+    #[test]
+    fn what_is_read_is_given_back_in_large_pieces() {
+        let mailbox = Mailbox::default();
+        let (mut given, mut read, mut pieces) = ([0; 2], [0; 2], 0);
+        for n in 0..100_000u32 {
+            let (from, bytes) = (n % 2, 1000 * (n as usize % 2));
+            deposit(&mailbox, vec![message(from, 0, bytes)]);
+            let (arrived, request) = mailbox.take(None).unwrap();
+            read[from as usize] += arrived.body.len() as u64 + CREDIT_OVERHEAD;
+            if let Some(Request::Consumed { from, messages, bytes }) = request {
+                given[from as usize] += bytes + messages * CREDIT_OVERHEAD;
+                assert_eq!(given[from as usize], read[from as usize]);
+                pieces += 1;
+            }
+            assert!((0..2).all(|peer| read[peer] - given[peer] < TOLD_TOGETHER));
+        }
+        assert!((20..40).contains(&pieces), "{pieces}");
+    }
+}
