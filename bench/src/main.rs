@@ -40,6 +40,9 @@ enum What {
     /// One end of a flood of datagrams (started by the bench itself).
     #[command(hide = true, subcommand)]
     Udp(peers::udp::Role),
+    /// A part of the case `flood` (started by the bench itself).
+    #[command(hide = true, subcommand)]
+    Flood(wind::flood::Role),
     /// Enters a host of the lab as ssh would enter one (started by the launcher).
     #[command(hide = true)]
     Enter {
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         What::Papers(run) => papers::bench(&run),
         What::Tcp(role) => peers::tcp::play(&role),
         What::Udp(role) => peers::udp::play(&role),
+        What::Flood(role) => wind::flood::play(&role),
         What::Enter { address, command } => lab::enter(&address, &command),
         What::Janitor => lab::janitor(),
     };

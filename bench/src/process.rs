@@ -58,6 +58,26 @@ pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String
     found
 }
 
+/// Runs `client` to its end while `other` runs, from when that is ready on; what the latter printed, and what the client found.
+///
+/// # Errors
+/// As [`pair`].
+pub fn during<T>(mut other: Command, client: impl FnOnce() -> Result<T, Error>) -> Result<(String, T), Error> {
+    let tried = format!("starting {other:?}");
+    let mut other = Server(other.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().tried(tried)?);
+    let stdout = other.0.stdout.take().ok_or_else(|| Error::new("it has no standard output"))?;
+    let mut stdout = BufReader::new(stdout);
+    wait_for_word(&mut stdout, READY)?;
+    let rest = std::thread::spawn(move || {
+        let mut printed = String::new();
+        stdout.read_to_string(&mut printed).map(|_| printed)
+    });
+    let found = client()?;
+    drop(other);
+    let printed = rest.join().map_err(|_| Error::new("reading what it printed"))?.tried("reading what it printed")?;
+    Ok((printed, found))
+}
+
 fn wait_for_word(stdout: &mut impl BufRead, word: &str) -> Result<(), Error> {
     let (mut line, mut printed) = (String::new(), String::new());
     while stdout.read_line(&mut line).tried("listening to the server")? > 0 {

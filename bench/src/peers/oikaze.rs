@@ -10,9 +10,10 @@ use serde::Deserialize;
 
 use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
-use crate::lab::{ADDRESSES, Lab};
-use crate::process::alone;
+use crate::lab::{ADDRESSES, CLIENT, Lab, SERVER};
+use crate::process::{alone, during};
 use crate::wind::case::{Case, Figure, Test};
+use crate::wind::flood;
 
 /// No measurement takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -71,7 +72,7 @@ fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
         Test::PutBandwidth => ("put", throughput(volume.max(4 * case.size))),
         Test::MessageBandwidth => ("message", throughput(volume.max(4 * case.size))),
         Test::MessageRate => ("message", throughput(operations as usize * case.size)),
-        Test::Processor => ("put", throughput(costly)),
+        Test::Processor | Test::Flood => ("put", throughput(costly)),
         Test::Mixed => ("mixed", vec!["--iterations".into(), exchanges.to_string(), "--volume".into(), volume.to_string()]),
     };
     let mut arguments = vec!["perf".to_owned(), test.into(), "--json".into(), "--size".into(), case.size.to_string()];
@@ -93,6 +94,8 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
         Test::MessageBandwidth => vec![(Figure::MessageBw, line.bandwidth_gbs?)],
         Test::MessageRate => vec![(Figure::MessageRate, line.per_second? / 1e6)],
         Test::Processor => vec![(Figure::Cpu, line.processor_seconds_per_gib?)],
+        // Which of its three figures that is, its caller knows.
+        Test::Flood => vec![(Figure::FloodBw, line.bandwidth_gbs?)],
         Test::Passive => vec![(Figure::Passive, line.latency_us?), (Figure::PassiveDriven, reference?.latency_us?)],
         Test::Mixed => vec![
             (Figure::MixedLat, line.latency_us?),
@@ -124,6 +127,21 @@ impl System for Oikaze {
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+        if case.test == Test::Flood { self.flooded(lab, case, effort) } else { self.run(lab, case, effort) }
+    }
+
+    fn note(&self) -> Option<&'static str> {
+        Some(if self.checked {
+            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through; messages of 16 MiB at most."
+        } else {
+            "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
+        })
+    }
+}
+
+impl Oikaze {
+    /// One job of `oikaze perf`.
+    fn run(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         let me = std::env::current_exe().tried("finding the bench's own program")?;
         let oikaze = program()?;
         let checksum = if self.checked { "full" } else { "header" };
@@ -138,12 +156,30 @@ impl System for Oikaze {
             .ok_or_else(|| Error::new(format!("oikaze perf printed no such figure: {}", printed.trim())))
     }
 
-    fn note(&self) -> Option<&'static str> {
-        Some(if self.checked {
-            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through; messages of 16 MiB at most."
-        } else {
-            "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
-        })
+    /// With a flood at the receiving node, with the same flood at a port beside it, and without.
+    fn flooded(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+        let me = std::env::current_exe().tried("finding the bench's own program")?;
+        let bandwidth = || match self.run(lab, case, effort)?.first() {
+            Some((_, found)) => Ok(*found),
+            None => Err(Error::new("oikaze perf printed no bandwidth")),
+        };
+        let flooded = |aim: &[&str]| {
+            // It sends from the first host's end of the wire, on the core of the second.
+            let mut flooder = lab.on(CLIENT, LIMIT, "taskset");
+            flooder.args(["-c", &SERVER.to_string()]).arg(&me).args(["flood", "send"]).args(aim);
+            let (printed, found) = during(flooder, bandwidth)?;
+            let rate = flood::rate(&printed).unwrap_or(0.0);
+            if rate < f64::from(flood::RATE) * 0.9 {
+                return Err(Error::new(format!("the flood was only {rate:.0} datagrams a second")));
+            }
+            Ok(found)
+        };
+        let alone = bandwidth()?;
+        let mut holder = lab.on(SERVER, LIMIT, &me);
+        holder.args(["flood", "hold"]);
+        let (_, elsewhere) = during(holder, || flooded(&["--port", &flood::ELSEWHERE.to_string()]))?;
+        let found = flooded(&[])?;
+        Ok(vec![(Figure::FloodBw, found), (Figure::FloodElsewhereBw, elsewhere), (Figure::FloodAloneBw, alone)])
     }
 }
 

@@ -28,7 +28,7 @@ fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
         Test::MessageBandwidth => ("tag_bw", times),
         Test::MessageRate => ("tag_bw", effort.operations as usize),
         // It does not tell when a put is complete, what it costs, nor does it mix or compute.
-        Test::PutDone | Test::Mixed | Test::Passive | Test::Processor => return None,
+        Test::PutDone | Test::Mixed | Test::Passive | Test::Processor | Test::Flood => return None,
     })
 }
 

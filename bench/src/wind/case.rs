@@ -14,6 +14,7 @@ pub enum Test {
     Mixed,
     Passive,
     Processor,
+    Flood,
 }
 
 /// What comes out: one number, under a name of its own.
@@ -48,6 +49,12 @@ pub enum Figure {
     PassiveDriven,
     /// Processor seconds, both sides, user and system, for a GiB.
     Cpu,
+    /// `put_bw` while somebody floods the receiving node's port with garbage.
+    FloodBw,
+    /// The same while the same flood goes to another port of the same host.
+    FloodElsewhereBw,
+    /// The same without a flood.
+    FloodAloneBw,
 }
 
 impl Figure {
@@ -68,6 +75,9 @@ impl Figure {
             Self::Passive => "passive",
             Self::PassiveDriven => "passive_driven",
             Self::Cpu => "cpu",
+            Self::FloodBw => "flood_bw",
+            Self::FloodElsewhereBw => "flood_elsewhere_bw",
+            Self::FloodAloneBw => "flood_alone_bw",
         }
     }
 
@@ -75,6 +85,7 @@ impl Figure {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::PutBw | Self::MessageBw | Self::MixedBw | Self::MixedAloneBw => "GB/s",
+            Self::FloodBw | Self::FloodElsewhereBw | Self::FloodAloneBw => "GB/s",
             Self::MessageRate => "M/s",
             Self::Cpu => "s/GiB",
             _ => "us",
@@ -93,6 +104,7 @@ impl Figure {
             Self::MixedLat | Self::MixedLatP99 | Self::MixedBw | Self::MixedIdleLat | Self::MixedAloneBw => Test::Mixed,
             Self::Passive | Self::PassiveDriven => Test::Passive,
             Self::Cpu => Test::Processor,
+            Self::FloodBw | Self::FloodElsewhereBw | Self::FloodAloneBw => Test::Flood,
         }
     }
 }
@@ -109,7 +121,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// All cases; the flag says whether a quick bench has it, and on which wires.
-const ALL: [(Test, usize, Quick); 18] = [
+const ALL: [(Test, usize, Quick); 19] = [
     (Test::MessageLatency, 8, Quick::Everywhere),
     (Test::MessageLatency, 4 * KIB, Quick::Jumbo),
     (Test::PutLatency, 8, Quick::Jumbo),
@@ -128,6 +140,7 @@ const ALL: [(Test, usize, Quick); 18] = [
     (Test::Passive, 8, Quick::Jumbo),
     (Test::Processor, MIB, Quick::Jumbo),
     (Test::Processor, 64 * KIB, Quick::Never),
+    (Test::Flood, MIB, Quick::Jumbo),
 ];
 
 /// On which wires a quick bench has a case.

@@ -85,6 +85,9 @@ fn together(figures: &Figures<'_>) -> Vec<Goal> {
         ("mixed_bw / the same alone".into(), over("mixed_bw", "mixed_alone_bw"), Bound::AtLeast(0.7)),
         ("passive / the same to a node that waits".into(), over("passive", "passive_driven"), Bound::AtMost(5.0)),
     ];
+    let flood = |case: &str| figures.of(case, MIB, 9000, "oikaze");
+    let ratio = figures.ratio((flood("flood_bw"), flood("flood_elsewhere_bw")));
+    goals.push(("flood_bw / the same flood at another port".into(), ratio, Bound::AtLeast(0.8)));
     for system in ["oikaze", "oikaze-unchecked"] {
         let ratio = figures.ratio((cpu(system), cpu("tcp")));
         goals.push((format!("cpu 1 MiB, {system} / tcp"), ratio, Bound::AtMost(1.0)));

@@ -1,6 +1,7 @@
 //! The transport, beside its peers: all systems in turn, round after round, so that what disturbs the machine disturbs all.
 
 pub mod case;
+pub mod flood;
 mod goals;
 
 use std::path::PathBuf;

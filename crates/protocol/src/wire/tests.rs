@@ -279,7 +279,7 @@ fn fields_without_meaning() {
     // Offsets as in section 2: connection 0, number 8, flags 16, seal 17, frames_len 18, payload_len 20, reserved 22.
     let header = [
         (&small, 0, 0, "connection 0, the handshake's, with another seal"),
-        (&small, 16, 4, "a flag that is none"),
+        (&small, 16, 8, "a flag that is none"),
         (&small, 16, 128, "another"),
         (&small, 16, 2, "BULK without a payload"),
         (&bulk, 16, 0, "a payload without BULK"),
