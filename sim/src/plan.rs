@@ -264,7 +264,7 @@ impl Plan {
         }
     }
 
-    /// Within this time after a node's end every operation of the others must be settled, and its end be known.
+    /// Within this time after a node's end it must be known.
     #[must_use]
     pub fn mourning(&self) -> Duration {
         if self.scenario == Scenario::Fire {
@@ -273,6 +273,13 @@ impl Plan {
         }
         // To begin with, the dead node may have been heard just before; and its silence is noticed when a timer says so.
         self.settings.failure_time * 3 / 2 + Duration::from_secs(1)
+    }
+
+    /// And within this time every operation of the others must be settled. Some did not wait for the dead node but for somebody who
+    /// did (a lock's home, say), and what that one has to tell may be lost a few times on its way.
+    #[must_use]
+    pub fn settling(&self) -> Duration {
+        self.mourning() + Duration::from_millis(500)
     }
 }
 

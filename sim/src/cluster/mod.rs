@@ -262,11 +262,9 @@ impl Cluster {
     fn check_waiting(&self, rank: Rank) -> Result<(), Violation> {
         let Some(mourned_at) = self.mourned_at.filter(|at| *at < self.now) else { return Ok(()) };
         let Some(node) = &self.nodes[rank as usize] else { return Ok(()) };
-        let too_long = self.plan.mourning();
-        if let Some(since) = node
-            .waits_since()
-            .filter(|since| self.now.since((*since).max(Time(mourned_at.0 - too_long.as_nanos() as u64))) > too_long)
-        {
+        let death = Time(mourned_at.0 - self.plan.mourning().as_nanos() as u64);
+        let too_long = |since: &Time| self.now.since((*since).max(death)) > self.plan.settling();
+        if let Some(since) = node.waits_since().filter(too_long) {
             return Err(self.violation(rank, format!("an operation asked at {} ns has not ended after a node's death", since.0)));
         }
         match self.unnoticed(node) {
