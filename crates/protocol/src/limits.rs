@@ -80,6 +80,8 @@ pub const RECEIVED_RANGES_MAX: usize = 256;
 pub const BODY_RANGES_MAX: usize = 4096;
 /// Bytes in flight to one peer, unless set.
 pub const WINDOW_MAX: u64 = 8 << 20;
+/// Of these, bytes of the small lane: what 2.4 million messages a second need on a path of several milliseconds.
+pub const SMALL_WINDOW_MAX: u64 = 512 << 10;
 /// Bytes of a socket's buffer asked for, each way: a window, and as much again for what the kernel counts beside the data (a
 /// datagram's buffers are up to twice as long as what is in them).
 pub const SOCKET_BUFFER: usize = 2 * WINDOW_MAX as usize;
@@ -105,8 +107,6 @@ pub const RECEIVE_BUFFER: u32 = 208 * 1024;
 pub const BULK_ACTIVE: usize = 16;
 /// Bulk datagrams of one message in a row, before another has its turn (one GSO send holds up to 64).
 pub const BULK_RUN: u32 = 48;
-/// Bulk datagrams between two datagrams of small messages, when both wait.
-pub const BULK_TURN: u32 = 4;
 /// Datagrams of control and small messages to one peer in one turn of a node, before others have theirs.
 pub const SMALL_SHARE: usize = 16;
 /// Datagrams of control and small messages in one turn of a node.
@@ -173,7 +173,10 @@ const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
-const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 40 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX + 4, "ACK must fit");
+const _: () = assert!(
+    DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX) + 4,
+    "ACK frames of both lanes must fit"
+);
 const _: () =
     assert!(LOST_REMEMBERED * FRAGMENT_JUMBO >= WINDOW_MAX as usize && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
 const _: () = assert!(ACK_HOLD.as_nanos() < PROBE_MIN.as_nanos(), "a held acknowledgement is no loss");

@@ -12,7 +12,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{BULK_RUNS_A_TURN, DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Urgency;
+use oikaze_protocol::wind::Lane;
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Send what is due: the number of datagrams, and whether the turn's share was used up before all had gone.
@@ -35,26 +35,24 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let Some(rank) = self.peers.next_active() else { break };
             let mut share = SMALL_SHARE;
             loop {
-                match self.urgency(rank, now) {
-                    Some(Urgency::Small) if share > 0 && left > 0 => {}
-                    Some(Urgency::Small) => {
-                        cut = true;
-                        break;
-                    }
-                    Some(Urgency::Bulk) => {
-                        self.peers.bulk.mark(rank);
-                        break;
-                    }
-                    None => break,
+                if !self.lane_has_due(rank, Lane::Small, now) {
+                    break;
+                }
+                if share == 0 || left == 0 {
+                    cut = true;
+                    break;
                 }
                 if !self.make_room(sent) {
                     return true;
                 }
-                if self.write_one(rank, now).is_none() {
+                if self.write_one(rank, Lane::Small, now).is_none() {
                     break;
                 }
                 share -= 1;
                 left -= 1;
+            }
+            if self.lane_has_due(rank, Lane::Bulk, now) {
+                self.peers.bulk.mark(rank);
             }
         }
         cut
@@ -72,7 +70,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     self.peers.bulk.mark(rank);
                     return true;
                 }
-                let Some(len) = self.write_one(rank, now) else { break };
+                let Some(len) = self.write_one(rank, Lane::Bulk, now) else { break };
                 run += len;
                 last = len;
             }
@@ -82,15 +80,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.peers.bulk.mark(rank);
                 return true;
             }
-            if self.urgency(rank, now) == Some(Urgency::Bulk) {
+            if self.lane_has_due(rank, Lane::Bulk, now) {
                 self.peers.bulk.mark(rank);
             }
         }
         !self.peers.bulk.is_empty()
     }
 
-    fn urgency(&self, rank: Rank, now: Time) -> Option<Urgency> {
-        self.peers.get(rank)?.connection.next_due(now)
+    fn lane_has_due(&self, rank: Rank, lane: Lane, now: Time) -> bool {
+        self.peers.get(rank).is_some_and(|peer| peer.connection.lane_has_due(lane, now))
     }
 
     /// See that there is a slot; false if the link has no room.
@@ -101,12 +99,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         !self.egress.is_stopped()
     }
 
-    /// Write one datagram to a peer that has one due: its bytes (0 if it was lost here). `None`: it has none.
-    fn write_one(&mut self, rank: Rank, now: Time) -> Option<usize> {
+    /// Write one datagram of a lane to a peer that has one due: its bytes (0 if it was lost here). `None`: it has none.
+    fn write_one(&mut self, rank: Rank, lane: Lane, now: Time) -> Option<usize> {
         let Self { peers, memory, egress, handshake_seal, checksum, .. } = self;
         let peer = peers.get_mut(rank)?;
-        let transmit = peer.connection.transmit(now, &mut egress.next()?.head)?;
-        let Some(&to) = peer.addresses.get(usize::from(transmit.path)) else { return Some(0) };
+        let transmit = peer.connection.transmit_by(lane, now, &mut egress.next()?.head)?;
+        let Some(to) = peer.address(transmit.path, transmit.port) else { return Some(0) };
         // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as on a bad wire.
         let payload = transmit.payload.map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
         Some(payload.map_or(0, |payload| egress.push(to, &transmit, payload, (handshake_seal, checksum))))

@@ -66,7 +66,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             };
             let Some(peer) = peers.touch(rank) else { return };
             if congested {
-                peer.connection.marked();
+                peer.connection.marked(view.header().lane());
             }
             let mut upper = Upward { rma, coherence, memory, pages };
             peer.connection.receive(now, &view, path, &mut upper);

@@ -184,8 +184,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
         for (rank, (addresses, id)) in (0..nodes).zip(addresses.into_iter().zip(connections)).filter(|(rank, _)| *rank != me) {
             settings.datagram_max = datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
-            let introduction =
-                Introduction { datagram_max: settings.datagram_max, ..Introduction::here(me, nodes, incarnation, id) };
+            let bulk_port = link.bulk_port().unwrap_or(0);
+            let (datagram_max, here) = (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
+            let introduction = Introduction { datagram_max, bulk_port, ..here };
             fit &= peers.insert(rank, Peer::new(settings, introduction, rank, addresses, now));
         }
         if !fit {

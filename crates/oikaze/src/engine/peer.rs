@@ -30,9 +30,23 @@ impl Peer {
         Self { id: connection.id(), connection, death: None, busy: false, addresses, held: VecDeque::new() }
     }
 
-    /// The number of this address among the peer's, if it is one of them.
+    /// The number of this address among the peer's, if it is one of them, or would be but for the port, which is that of its bulk lane.
     pub fn path_of(&self, address: SocketAddr) -> Option<u8> {
-        self.addresses.iter().position(|&known| known == address).and_then(|at| u8::try_from(at).ok())
+        let at = self.addresses.iter().position(|&known| known == address).or_else(|| {
+            let bulk_port = self.connection.peer_introduction().map_or(0, |them| them.bulk_port);
+            let of_bulk = bulk_port != 0 && address.port() == bulk_port;
+            self.addresses.iter().position(|known| of_bulk && known.ip() == address.ip())
+        });
+        at.and_then(|at| u8::try_from(at).ok())
+    }
+
+    /// The address with this number, at another port if one is given.
+    pub fn address(&self, path: u8, port: Option<u16>) -> Option<SocketAddr> {
+        let &(mut address) = self.addresses.get(usize::from(path))?;
+        if let Some(port) = port {
+            address.set_port(port);
+        }
+        Some(address)
     }
 
     /// As [`Peer::path_of`]; a new address is remembered, if there is room (a peer behind a translator is seen at an address

@@ -5,7 +5,7 @@ use super::deadlines::Deadlines;
 use super::peer::Peer;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Urgency;
+use oikaze_protocol::wind::Lane;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -137,14 +137,10 @@ impl Peers {
                 (true, false) => *busy -= 1,
                 _ => {}
             }
-            match peer.connection.next_due(now) {
-                Some(Urgency::Small) => true,
-                Some(Urgency::Bulk) => {
-                    bulk.mark(rank);
-                    false
-                }
-                None => false,
+            if peer.connection.lane_has_due(Lane::Bulk, now) {
+                bulk.mark(rank);
             }
+            peer.connection.lane_has_due(Lane::Small, now)
         });
     }
 
@@ -169,7 +165,8 @@ impl Peers {
             let peer = slot.as_ref()?;
             let rests = !self.active.contains(rank);
             let next = peer.connection.next_timeout();
-            let due = !self.bulk.contains(rank) && peer.connection.has_due(now) && next.is_none_or(|at| at > now);
+            let bulk = peer.connection.lane_has_due(Lane::Bulk, now) && !self.bulk.contains(rank);
+            let due = (bulk || peer.connection.lane_has_due(Lane::Small, now)) && next.is_none_or(|at| at > now);
             (rests && (due || peer.connection.has_events() || next != self.deadlines.get(rank))).then_some(rank)
         })
     }

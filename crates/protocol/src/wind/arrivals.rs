@@ -1,12 +1,12 @@
-//! Which datagrams have arrived, and when that is to be told (WIND-3).
+//! Which datagrams of a lane have arrived, and when that is to be told (WIND-3).
 
 use super::interactive::Interactive;
 use super::ranges::RangeSet;
+use super::refusals::Refusals;
 use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Acknowledgement, Builder, Lane, RefusedMessage, Told};
-use alloc::collections::VecDeque;
 use core::ops::RangeInclusive;
 
 /// What a datagram's sender expects.
@@ -24,6 +24,7 @@ pub(super) enum Wants {
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Arrivals {
+    lane: Lane,
     /// Datagrams that came marked CE, modulo 2³².
     pub marked: u32,
     /// Bytes that the peer may have in flight.
@@ -42,18 +43,13 @@ pub(super) struct Arrivals {
     due: bool,
     deadline: Option<Time>,
     interactive: Interactive,
-    /// Not yet confirmed, oldest first.
-    pub refusals: VecDeque<RefusedMessage>,
-    /// How many refusals were confirmed before these.
-    confirmed: u64,
-    /// This datagram caused more refusals than an ACK frame can tell; it is not acknowledged before they are told.
-    withheld: Option<u64>,
 }
 
 impl Arrivals {
     /// `share`: what the peer may have in flight.
-    pub fn new(share: u32) -> Arrivals {
+    pub fn new(lane: Lane, share: u32) -> Arrivals {
         Arrivals {
+            lane,
             marked: 0,
             share,
             seen: RangeSet::new(),
@@ -66,9 +62,6 @@ impl Arrivals {
             due: false,
             deadline: None,
             interactive: Interactive::new(),
-            refusals: VecDeque::new(),
-            confirmed: 0,
-            withheld: None,
         }
     }
 
@@ -83,24 +76,6 @@ impl Arrivals {
         let before = self.acknowledged_by;
         self.acknowledged_by = before.max(number);
         before < number && self.seen.covers(&(before + 1..number))
-    }
-
-    /// Are refusals waiting that must be told before anything more is taken in (WIND-4.6)?
-    pub fn is_withholding(&self) -> bool {
-        self.withheld.is_some()
-    }
-
-    /// A datagram has been read; before it, so many refusals waited. If there are more now than one ACK frame tells, the datagram is
-    /// withheld, and its refusals are told from the largest number down: so the sender cannot count the message that all the
-    /// others waited for as settled before it knows of them all (WIND-4.6).
-    pub fn withhold(&mut self, number: u64, before: usize) {
-        if self.refusals.len() > REFUSALS_MAX && self.refusals.len() > before {
-            if let Some(new) = self.refusals.make_contiguous().get_mut(before..) {
-                new.sort_unstable_by_key(|refused| core::cmp::Reverse(refused.number));
-            }
-            self.withheld.get_or_insert(number);
-            self.due = true;
-        }
     }
 
     /// A datagram was taken in. When is that to be told (WIND-3.3, WIND-3.8)?
@@ -152,9 +127,9 @@ impl Arrivals {
         self.deadline
     }
 
-    /// Ranges to be told, largest first.
-    fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
-        let withheld = self.withheld.unwrap_or(u64::MAX);
+    /// Ranges to be told, largest first, without a number that is withheld.
+    fn ranges(&self, withheld: Option<u64>) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
+        let withheld = withheld.unwrap_or(u64::MAX);
         let lie = planted(Bug::AcknowledgeUnreceived);
         let everything = lie.then_some(1..=self.largest);
         let real = self
@@ -174,55 +149,38 @@ impl Arrivals {
         everything.into_iter().chain(real).take(ACK_RANGES_MAX)
     }
 
-    fn told_refusals(&self) -> usize {
-        self.refusals.len().min(REFUSALS_MAX)
-    }
-
     /// Bytes of the ACK frame that [`write`](Self::write) would write now.
-    pub fn frame_len(&self) -> usize {
-        Acknowledgement::frame_len(self.ranges().count().max(1), self.told_refusals())
+    pub fn frame_len(&self, refusals: &Refusals) -> usize {
+        Acknowledgement::frame_len(self.ranges(refusals.withheld(self.lane)).count().max(1), refusals.told())
     }
 
-    /// Write an ACK frame, into a datagram with a message of ours or one without. What to remember of it: see
-    /// [`confirm`](Self::confirm). It must be acknowledged if it tells refusals.
-    pub fn write(&mut self, now: Time, credit: u64, with_message: bool, builder: &mut Builder<'_>) -> (u64, u64) {
+    /// Write an ACK frame, into a datagram with a message of ours or one without. What to remember of it: the largest number told, see
+    /// [`confirm`](Self::confirm), and what [`Refusals::tell`] says. It must be acknowledged if it tells refusals.
+    pub fn write(
+        &mut self,
+        now: Time,
+        credit: u64,
+        with_message: bool,
+        refusals: &mut Refusals,
+        builder: &mut Builder<'_>,
+    ) -> (u64, u64) {
         if !with_message {
             self.interactive.goes_alone(now);
         }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
-        let tell = Told { lane: Lane::Small, credit, delay, marked: self.marked, share: self.share };
-        let told = self.told_refusals();
-        let (refusals, _) = self.refusals.make_contiguous().split_at(told);
-        let mut copy = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];
-        copy.iter_mut().zip(refusals).for_each(|(to, from)| *to = *from);
-        builder.acknowledge(self.ranges(), tell, copy.get(..told).unwrap_or_default());
-        if planted(Bug::TellRefusalsOnce) {
-            self.refusals.drain(..told);
-            self.confirmed += told as u64;
-        }
+        let tell = Told { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
+        let mut refused = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];
+        let (told, through) = refusals.tell(&mut refused);
+        builder.acknowledge(self.ranges(refusals.withheld(self.lane)), tell, refused.get(..told).unwrap_or_default());
         self.pending = 0;
         self.due = false;
         self.deadline = None;
-        (self.largest, self.confirmed + told as u64)
+        (self.largest, through)
     }
 
     /// The datagram with an ACK frame was acknowledged: the peer knows what it told.
-    pub fn confirm(&mut self, largest: u64, refusals: u64) {
+    pub fn confirm(&mut self, largest: u64) {
         self.report_from = self.report_from.max(largest);
-        while self.confirmed < refusals && self.refusals.pop_front().is_some() {
-            self.confirmed += 1;
-        }
-        if self.refusals.len() <= REFUSALS_MAX {
-            // What was withheld may be acknowledged now.
-            self.due |= self.withheld.take().is_some();
-        } else {
-            self.due = true;
-        }
-    }
-
-    /// That datagram was lost: refusals must be told again.
-    pub fn tell_again(&mut self) {
-        self.due |= !self.refusals.is_empty();
     }
 }
 
@@ -232,7 +190,7 @@ mod tests {
 
     /// Numbers arrive, one a microsecond, each wanting this; is the last acknowledged at once?
     fn at_once(numbers: impl IntoIterator<Item = u64>, wants: Wants) -> bool {
-        let mut arrivals = Arrivals::new(0);
+        let mut arrivals = Arrivals::new(Lane::Small, 0);
         let mut now = Time(0);
         for number in numbers {
             now = Time(number * 1000);

@@ -1,22 +1,24 @@
 //! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`, the way out in `transmit`.
 
 use super::arrivals::Arrivals;
-use super::congestion::{Controller, Gate};
-use super::flight::{Cause, Flight, Item};
+use super::congestion::Gate;
+use super::flight::{Cause, Item};
 use super::handshake::{Handshake, Heard};
 use super::inbox::Inbox;
+use super::lanes::{PerLane, Sending};
 use super::liveness::{Liveness, Pulse};
 use super::mtu::Mtu;
 use super::outbox::Outbox;
 use super::outgoing::Sizes;
 use super::pto::{Probe, Silence};
+use super::refusals::Refusals;
 use super::rtt::RoundTrip;
 use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
-use crate::limits::{DATAGRAM_MIN, PROBE_MAX};
+use crate::limits::{DATAGRAM_MIN, PROBE_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use alloc::boxed::Box;
+use crate::wire::Lane;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
@@ -43,13 +45,15 @@ pub struct Connection {
     pub(super) phase: Phase,
     pub(super) handshake: Handshake,
     pub(super) outbox: Outbox,
-    pub(super) flight: Flight,
-    pub(super) controller: Box<dyn Controller>,
-    pub(super) gate: Gate,
+    pub(super) sending: PerLane<Sending>,
     pub(super) inbox: Inbox,
-    pub(super) arrivals: Arrivals,
+    pub(super) arrivals: PerLane<Arrivals>,
+    pub(super) refusals: Refusals,
     pub(super) liveness: Liveness,
-    pub(super) due: Due,
+    /// A sign of life is to be asked for.
+    pub(super) ping: PerLane<bool>,
+    /// Bulk goes to the peer's one port for all: nothing came through by that of its own (WIND-8.9).
+    pub(super) shuns_bulk_port: bool,
     pub(super) mtu: Mtu,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
@@ -70,16 +74,6 @@ pub(super) enum Phase {
     Dead(Death),
 }
 
-/// Small things to be sent that are not messages.
-#[derive(Clone, Copy, Debug, Default, Hash)]
-pub(super) struct Due {
-    pub ping: bool,
-    /// Datagrams that may go although the window is full, and must go although there is nothing to say.
-    pub probes: u8,
-    /// Bulk datagrams that may go before the small queue has its turn.
-    pub bulk_turn: u32,
-}
-
 impl Connection {
     /// A connection to `peer`, which has `paths` candidate addresses (numbered from 0). Nothing is sent before
     /// [`connect`](Self::connect) or before the peer calls (WIND-1.1).
@@ -98,13 +92,13 @@ impl Connection {
             phase: Phase::Open,
             handshake: Handshake::new(me, peer, paths, now),
             outbox: Outbox::new(),
-            flight: Flight::new(settings.failure_time),
-            controller: settings.congestion.controller(DATAGRAM_MIN as u64, DATAGRAM_MIN as u64),
-            gate: Gate::default(),
+            sending: PerLane::each(|_| Sending::new(&settings)),
             inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
-            arrivals: Arrivals::new(settings.receive_buffer),
+            arrivals: PerLane::each(|lane| Arrivals::new(lane, settings.receive_buffer)),
+            refusals: Refusals::default(),
             liveness: Liveness::new(&settings, now),
-            due: Due::default(),
+            ping: PerLane::default(),
+            shuns_bulk_port: false,
             mtu: Mtu::new(DATAGRAM_MIN),
             events: VecDeque::new(),
             statistics: Statistics::default(),
@@ -154,7 +148,9 @@ impl Connection {
     /// Is nothing waiting to be sent, acknowledged or completed, in either direction?
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.outbox.is_empty() && self.inbox.is_empty() && self.flight.is_empty() && !self.arrivals.has_news()
+        let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
+        let untold = self.refusals.is_due() || self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
+        self.outbox.is_empty() && self.inbox.is_empty() && !in_flight && !untold
     }
 
     /// Queue a message, at any time, also before establishment. Its number.
@@ -204,15 +200,18 @@ impl Connection {
         }
     }
 
-    /// The peer may have so many bytes in flight to us (WIND-9.10); it is told with the next acknowledgement. An owner that never
-    /// says lets it have the whole receive buffer.
+    /// The peer may have so many bytes of each lane in flight to us (WIND-9.10); it is told with the next acknowledgement. An owner that
+    /// never says lets it have the whole receive buffer.
     pub fn grant(&mut self, bytes: u64) {
-        self.arrivals.share = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let share = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.arrivals.both_mut().into_iter().for_each(|arrivals| arrivals.share = share);
     }
 
-    /// The datagram that [`receive`](Self::receive) is given next came marked CE: some queue on its way is filling (WIND-9.5).
-    pub fn marked(&mut self) {
-        self.arrivals.marked = self.arrivals.marked.wrapping_add(1);
+    /// The datagram that [`receive`](Self::receive) is given next, of this lane, came marked CE: some queue on its way is filling
+    /// (WIND-9.5).
+    pub fn marked(&mut self, lane: Lane) {
+        let arrivals = &mut self.arrivals[lane];
+        arrivals.marked = arrivals.marked.wrapping_add(1);
         self.statistics.marked_received += 1;
     }
 
@@ -247,27 +246,23 @@ impl Connection {
             return [gives_up, self.handshake.next_timeout()].into_iter().flatten().min();
         }
         let credit = self.outbox.is_blocked().then_some(self.credit_ask);
+        let pace = self.sending.bulk.pace_time().filter(|_| self.outbox.has_bulk());
         let timers = [
-            self.arrivals.deadline(),
-            self.flight.loss_time(),
-            self.flight.probe_time(),
-            self.pace_time(),
+            self.arrivals.small.deadline(),
+            self.arrivals.bulk.deadline(),
+            self.sending.small.next_timeout(),
+            self.sending.bulk.next_timeout(),
+            pace,
             credit,
             Some(self.liveness.next_timeout()),
         ];
         timers.into_iter().flatten().min()
     }
 
-    /// When the pace lets the next fragment go, if nothing else is in its way.
-    fn pace_time(&self) -> Option<Time> {
-        let opens = self.gate.opens()?;
-        (self.outbox.has_bulk() && self.flight.in_flight() < self.controller.window()).then_some(opens)
-    }
-
     /// Mark what has become due. Calling it early is harmless.
     pub fn timeout(&mut self, now: Time) {
         self.liveness.look(now);
-        self.gate.look(now);
+        self.sending.both_mut().into_iter().for_each(|sending| sending.gate.look(now));
         if self.phase != Phase::Open {
             return;
         }
@@ -282,11 +277,13 @@ impl Connection {
             Pulse::Ask => self.ask(),
             Pulse::Fine => {}
         }
-        if self.flight.loss_time().is_some_and(|at| at <= now) {
-            self.detect_lost(now);
-        }
-        if self.flight.probe_time().is_some_and(|at| at <= now) {
-            self.probe(now);
+        for lane in [Lane::Small, Lane::Bulk] {
+            if self.sending[lane].flight.loss_time().is_some_and(|at| at <= now) {
+                self.detect_lost(now, lane);
+            }
+            if self.sending[lane].flight.probe_time().is_some_and(|at| at <= now) {
+                self.probe(now, lane);
+            }
         }
         self.ask_for_credit(now);
     }
@@ -294,56 +291,82 @@ impl Connection {
     /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost. A good moment to give
     /// memory back.
     fn ask(&mut self) {
-        self.due.ping = !planted(Bug::ForgetKeepalive);
+        self.ping.small = !planted(Bug::ForgetKeepalive);
         if self.is_idle() {
             self.outbox.shrink();
             self.inbox.shrink();
-            self.flight.shrink();
+            self.sending.both_mut().into_iter().for_each(|sending| sending.flight.shrink());
             self.events.shrink_to(8);
         }
     }
 
     /// WIND-5.4: ask, or send the oldest again, whatever the window says.
-    fn probe(&mut self, now: Time) {
-        let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
+    fn probe(&mut self, now: Time, lane: Lane) {
+        let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
+        let Sending { flight, controller, probes, .. } = &mut sending[lane];
         statistics.probe_timeouts += 1;
-        let silence = flight.ran_out(now, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
-        let first = match silence {
+        let large = flight.has_large();
+        let silence = flight.ran_out(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
+        let (first, given_up) = match silence {
             // A PING is small: it gets through a path that has become narrow, too.
-            Silence::Ask => return self.due.ping = true,
-            Silence::Tail { first } => first,
+            Silence::Ask => {
+                self.ping[lane] = true;
+                return;
+            }
+            Silence::Tail { first } => (first, false),
             Silence::Lost { first } => {
                 if first {
-                    self.controller.stalled(now);
+                    controller.stalled(now);
                 }
-                false
+                (false, first)
             }
         };
         statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
-        mtu.timed_out();
+        if large {
+            mtu.timed_out();
+        }
         outbox.resize(Sizes::within(mtu.size(), self.settings.seal));
         outbox.begin_with_lowest();
         // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
-        self.due.probes = if first { 1 } else { 2 };
-        self.due.bulk_turn = 0;
+        *probes = if first { 1 } else { 2 };
+        if given_up {
+            self.doubt_bulk_port(lane);
+        }
+    }
+
+    /// WIND-8.9: three times nothing of the bulk lane came through, though the peer was heard meanwhile. Perhaps something on the way lets
+    /// only the one port pass.
+    fn doubt_bulk_port(&mut self, lane: Lane) {
+        let heard = self.liveness.heard_at() > self.sending.bulk.flight.last_step();
+        if lane == Lane::Bulk && heard && self.bulk_port().is_some() {
+            self.shuns_bulk_port = true;
+            self.statistics.bulk_ports_shunned += 1;
+        }
+    }
+
+    /// The port of its own that the peer's bulk lane is reached at.
+    pub(super) fn bulk_port(&self) -> Option<u16> {
+        let port = self.handshake.them.map_or(0, |them| them.bulk_port);
+        (port != 0 && !self.shuns_bulk_port).then_some(port)
     }
 
     /// WIND-6.4: an ACK that granted credit may have been lost, and nobody would send it again.
     fn ask_for_credit(&mut self, now: Time) {
         if !self.outbox.is_blocked() {
-            self.credit_interval = Probe::base(&self.flight.rtt, true);
+            self.credit_interval = Probe::base(&self.sending.small.flight.rtt, true);
         } else if self.credit_ask <= now {
-            self.due.ping |= self.flight.is_empty();
+            self.ping.small |= self.sending.small.flight.is_empty();
             self.credit_ask = now + self.credit_interval;
             self.credit_interval = (self.credit_interval * 2).min(PROBE_MAX);
         }
     }
 
-    pub(super) fn detect_lost(&mut self, now: Time) {
-        let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
-        let latest = flight.detect_lost(now, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
+    pub(super) fn detect_lost(&mut self, now: Time, lane: Lane) {
+        let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
+        let Sending { flight, controller, .. } = &mut sending[lane];
+        let latest = flight.detect_lost(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
         if let Some(sent) = latest {
-            self.controller.lost(sent, now);
+            controller.lost(sent, now);
         }
     }
 
@@ -352,9 +375,13 @@ impl Connection {
         let Some(them) = self.handshake.them else { return };
         let datagram_max = usize::from(self.settings.datagram_max.min(them.datagram_max)).max(DATAGRAM_MIN);
         self.mtu = Mtu::new(datagram_max);
-        let window = self.settings.window_max.min(u64::from(them.receive_buffer));
-        self.controller = self.settings.congestion.controller(datagram_max as u64, window);
-        self.gate = Gate::new(u64::from(them.receive_buffer), self.handshake.me.nodes);
+        let buffer = u64::from(them.receive_buffer);
+        let window = self.settings.window_max.min(buffer);
+        let nodes = self.handshake.me.nodes;
+        for (sending, most) in self.sending.both_mut().into_iter().zip([window.min(SMALL_WINDOW_MAX), window]) {
+            sending.controller = self.settings.congestion.controller(datagram_max as u64, most);
+            sending.gate = Gate::new(buffer, nodes);
+        }
         self.liveness = Liveness::new(&self.settings, now);
         self.events.push_back(Event::Established);
         self.outbox.open(Sizes::within(datagram_max, self.settings.seal), them.credit, &mut self.events);
@@ -386,13 +413,15 @@ impl Connection {
 
     /// All that was known of the peer's datagrams and messages.
     fn forget(&mut self) {
-        self.flight = Flight::new(self.settings.failure_time);
+        self.sending = PerLane::each(|_| Sending::new(&self.settings));
         self.inbox = Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
         if !planted(Bug::KeepNumbersOfDead) {
-            self.arrivals = Arrivals::new(self.arrivals.share);
+            let share = self.arrivals.small.share;
+            self.arrivals = PerLane::each(|lane| Arrivals::new(lane, share));
+            self.refusals = Refusals::default();
         }
         self.mtu = Mtu::new(DATAGRAM_MIN);
-        self.due = Due::default();
+        (self.ping, self.shuns_bulk_port) = (PerLane::default(), false);
     }
 
     pub(super) fn die(&mut self, death: Death) {
@@ -400,14 +429,14 @@ impl Connection {
         self.outbox.fail(death, &mut self.events);
         self.events.push_back(Event::Dead(death));
         self.inbox = Inbox::new(0, 0, 0);
-        self.due = Due::default();
+        self.ping = PerLane::default();
     }
 }
 
 /// A datagram was lost: what it carried is to be sent again (WIND-5.5).
 pub(super) fn lost(
     outbox: &mut Outbox,
-    arrivals: &mut Arrivals,
+    refusals: &mut Refusals,
     mtu: &mut Mtu,
     statistics: &mut Statistics,
     cause: Cause,
@@ -434,7 +463,7 @@ pub(super) fn lost(
                 let len = u64::from(len) - u64::from(planted(Bug::RepeatTooLittle));
                 outbox.lost_fragment(message, offset..offset + len);
             }
-            Item::Told { .. } => arrivals.tell_again(),
+            Item::Told { .. } => refusals.tell_again(),
             Item::SizeProbe => {}
         }
     }

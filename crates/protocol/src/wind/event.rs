@@ -109,15 +109,6 @@ pub enum PostError {
     },
 }
 
-/// What the next datagram of a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Control or small messages: never behind bulk, of whatever peer (WIND-3.9).
-    Small,
-    /// A fragment of a long message.
-    Bulk,
-}
-
 /// What [`Connection::transmit`](super::Connection::transmit) has appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {

@@ -6,8 +6,9 @@ use super::loss::{self, Overtaker, Verdict};
 use super::pto::{Probe, Silence};
 use super::reordering::Reordering;
 use super::rtt::RoundTrip;
+use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
-use crate::wire::{Acknowledgement, FIRST_NUMBER};
+use crate::wire::{Acknowledgement, FIRST_NUMBER, Lane};
 use alloc::collections::VecDeque;
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
@@ -26,8 +27,8 @@ pub(crate) enum Item {
     Fragment { message: u64, offset: u64, len: u32 },
     /// A message taken back.
     Withdrawal(u64),
-    /// An ACK frame up to this datagram number, with refusals up to this count.
-    Told { largest: u64, refusals: u64 },
+    /// An ACK frame of this lane up to this datagram number, with refusals up to this count.
+    Told { lane: Lane, largest: u64, refusals: u64 },
     /// Nothing but length: the datagram is a size probe (WIND-8.2), and this all that it carries.
     SizeProbe,
 }
@@ -144,6 +145,11 @@ impl Flight {
 
     pub fn is_empty(&self) -> bool {
         self.datagrams == 0
+    }
+
+    /// Is a datagram in flight that is longer than every path must carry?
+    pub fn has_large(&self) -> bool {
+        self.sent.iter().any(|sent| sent.bytes as usize > DATAGRAM_MIN)
     }
 
     /// The datagram being written carries this.
@@ -365,6 +371,11 @@ impl Flight {
         }
         self.trim();
         silence
+    }
+
+    /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told something new came.
+    pub fn last_step(&self) -> Time {
+        self.last_step
     }
 
     pub fn loss_time(&self) -> Option<Time> {

@@ -46,6 +46,11 @@ impl Liveness {
         self.next_ask = self.heard + self.keepalive;
     }
 
+    /// When the peer was heard last.
+    pub fn heard_at(&self) -> Time {
+        self.heard
+    }
+
     fn dead_at(&self) -> Time {
         let late = if planted(Bug::NoticeDeathLate) { 4 } else { 1 };
         (self.heard + self.failure_time * late).max(self.grace)

@@ -253,14 +253,10 @@ impl Outbox {
         self.drop_stale();
     }
 
-    /// The beginning of this message does not fit beside its fragments: it goes on its own, before them.
-    pub fn queue_open(&mut self, number: u64) {
-        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number)
-            && !progress.opened
-            && !progress.open_alone
-        {
-            (progress.open_queued, progress.open_alone) = (true, true);
-            self.small.push_front(number);
+    /// The beginning of this message does not fit beside its fragments, and has been written on its own, before them.
+    pub fn open_goes_alone(&mut self, number: u64) {
+        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) {
+            progress.open_alone = true;
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Progress {
     pub opened: bool,
     /// Its beginning is in the small queue.
     pub open_queued: bool,
-    /// Its beginning does not fit beside fragments and has been sent (or queued) on its own; loss queues it again.
+    /// Its beginning does not fit beside fragments and has been sent on its own; loss queues it with what is small.
     pub open_alone: bool,
     /// It is in the rotation.
     pub active: bool,

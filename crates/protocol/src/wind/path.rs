@@ -1,13 +1,15 @@
 //! A connection on a path whose width changes (WIND-8): what [`Mtu`](super::mtu) finds out is put to use.
 
 use super::connection::{Connection, lost};
+use super::lanes::Sending;
 use super::outgoing::Sizes;
 use crate::time::Time;
+use crate::wire::Lane;
 
 impl Connection {
-    /// What was acknowledged and lost tells what the path carries (WIND-8).
-    pub(super) fn weigh_sizes(&mut self, now: Time) {
-        let seen = self.flight.sizes.take();
+    /// What was acknowledged and lost of a lane tells what the path carries (WIND-8).
+    pub(super) fn weigh_sizes(&mut self, now: Time, lane: Lane) {
+        let seen = self.sending[lane].flight.sizes.take();
         if self.mtu.weigh(now, seen) {
             self.statistics.black_holes += 1;
             self.give_up_larger(now);
@@ -29,9 +31,11 @@ impl Connection {
 
     /// WIND-8.4: no sign of congestion.
     fn give_up_larger(&mut self, now: Time) {
-        let Connection { flight, outbox, arrivals, mtu, statistics, .. } = self;
+        let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
         let size = mtu.size();
-        flight.give_up_larger(now, size, |cause, items| lost(outbox, arrivals, mtu, statistics, cause, items));
+        for Sending { flight, .. } in sending.both_mut() {
+            flight.give_up_larger(now, size, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
+        }
     }
 
     /// What waits is cut as the path is now. Whatever has changed the size: a size probe's arrival may have, long before this.

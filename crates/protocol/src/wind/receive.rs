@@ -5,11 +5,12 @@ use super::congestion::Sample;
 use super::connection::{Connection, FAREWELLS, Phase};
 use super::flight::{Acked, Item};
 use super::inbox::{Above, Taken};
+use super::lanes::Sending;
 use super::{Death, Upper};
 use crate::limits::ACKS_A_DATAGRAM;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Malformed, Open, View};
+use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Lane, Malformed, Open, View};
 use arrayvec::ArrayVec;
 
 /// What is in a datagram, seen before anything of it is acted on: it is taken as a whole or not at all (WIRE-2.6).
@@ -122,20 +123,21 @@ impl Connection {
             self.statistics.stale += 1;
             return;
         }
-        if !self.arrivals.is_new(number) {
+        let lane = view.header().lane();
+        if !self.arrivals[lane].is_new(number) {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
         self.liveness.heard(now);
         let sum = self.take_frames(now, view, contents, upper);
-        self.arrivals.withhold(number, sum.refusals_before);
+        self.refusals.withhold(lane, number, sum.refusals_before);
         if !sum.dropped || planted(Bug::AcknowledgeDropped) {
             self.statistics.datagrams_received += 1;
             self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
-            self.arrivals.record(number, now, contents.wants(view.header().flags.has(Flags::ACK_NOW)));
+            self.arrivals[lane].record(number, now, contents.wants(view.header().flags.has(Flags::ACK_NOW)));
         } else if contents.elicits {
             // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
-            self.arrivals.remind();
+            self.arrivals[lane].remind();
         }
         if contents.close {
             self.die(Death::Closed);
@@ -145,22 +147,22 @@ impl Connection {
     /// Acknowledgements first: they may make room for what follows.
     fn take_frames(&mut self, now: Time, view: &View<'_>, contents: &Contents<'_>, upper: &mut impl Upper) -> Sum {
         let mut sum = Sum::default();
-        let number = view.header().number;
+        let by = (view.header().lane(), view.header().number);
         for ack in &contents.acknowledgements {
-            if !self.acknowledged(now, number, ack) {
+            if !self.acknowledged(now, by, ack) {
                 self.statistics.malformed += 1;
                 sum.dropped = true;
             }
         }
-        sum.refusals_before = self.arrivals.refusals.len();
-        if self.arrivals.is_withholding() && contents.elicits {
+        sum.refusals_before = self.refusals.len();
+        if self.refusals.is_withholding() && contents.elicits {
             self.statistics.over_limit += 1;
             sum.dropped = true;
             return sum;
         }
-        let Connection { inbox, arrivals, statistics, peer, .. } = self;
+        let Connection { inbox, refusals, statistics, peer, .. } = self;
         let mut above =
-            Above { upper, from: *peer, refusals: &mut arrivals.refusals, delivered: &mut statistics.messages_delivered };
+            Above { upper, from: *peer, refusals: &mut refusals.queue, delivered: &mut statistics.messages_delivered };
         let mut worst = [0u64; 4];
         let mut note = |taken: Taken| {
             let [duplicate, no_room, unknown, wrong] = &mut worst;
@@ -198,8 +200,10 @@ impl Connection {
     }
 
     /// An ACK frame came in this datagram; `false` if it cannot be from a correct peer.
-    fn acknowledged(&mut self, now: Time, number: u64, ack: &Acknowledgement<'_>) -> bool {
-        let Connection { flight, outbox, arrivals, events, controller, gate, mtu, statistics, round_trips, .. } = self;
+    fn acknowledged(&mut self, now: Time, by: (Lane, u64), ack: &Acknowledgement<'_>) -> bool {
+        let Connection { sending, outbox, arrivals, refusals, events, mtu, statistics, round_trips, .. } = self;
+        let lane = ack.told.lane;
+        let Sending { flight, controller, gate, probes } = &mut sending[lane];
         statistics.acknowledgements_received += 1;
         outbox.look(now);
         let limited = flight.in_flight() * 2 >= controller.window();
@@ -215,7 +219,10 @@ impl Connection {
             Item::Fragment { message, offset, len } => {
                 outbox.acked_fragment(message, offset..offset + u64::from(len), events);
             }
-            Item::Told { largest, refusals } => arrivals.confirm(largest, refusals),
+            Item::Told { lane, largest, refusals: through } => {
+                arrivals[lane].confirm(largest);
+                refusals.confirm(through);
+            }
             Item::SizeProbe => mtu.probe_acked(now),
         });
         let Some(acked) = acked else { return false };
@@ -228,10 +235,10 @@ impl Connection {
             statistics.marked_sent += gate.acknowledged(&mut **controller, sample, ack.told.marked, flight.rtt.smoothed());
         }
         if acked.bytes + acked.spurious > 0 {
-            self.due.probes = 0;
+            *probes = 0;
         }
         statistics.spurious_losses += acked.spurious;
-        if arrivals.acknowledgement_came(number) && acked.probed_in_vain {
+        if arrivals[by.0].acknowledgement_came(by.1) && acked.probed_in_vain {
             flight.probe.was_in_vain();
         }
         if acked.undo {
@@ -241,8 +248,8 @@ impl Connection {
         gate.granted(now, ack.told.share);
         outbox.grant(ack.told.credit);
         outbox.advance(events);
-        self.detect_lost(now);
-        self.weigh_sizes(now);
+        self.detect_lost(now, lane);
+        self.weigh_sizes(now, lane);
         true
     }
 }

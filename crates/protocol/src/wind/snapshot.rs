@@ -1,6 +1,7 @@
 //! How a connection stands at this moment, for people and tests that look.
 
 use super::connection::{Connection, Phase};
+use super::lanes::PerLane;
 use super::{Death, Latency};
 use core::time::Duration;
 
@@ -74,16 +75,18 @@ impl Connection {
             Phase::Open => Standing::Connecting,
         };
         let queues = self.outbox.queues();
-        let rtt = &self.flight.rtt;
+        let PerLane { small, bulk } = &self.sending;
+        // What is small tells of the path, bulk also of its own queue.
+        let rtt = if small.flight.rtt.smoothed().is_some() { &small.flight.rtt } else { &bulk.flight.rtt };
         Snapshot {
             standing,
             path: self.path(),
             datagram_max: self.mtu.size(),
-            window: self.controller.window(),
-            share: self.gate.share(),
-            pace: self.gate.pace(),
-            in_flight: self.flight.in_flight(),
-            datagrams_in_flight: self.flight.datagrams(),
+            window: bulk.controller.window(),
+            share: bulk.gate.share(),
+            pace: bulk.gate.pace(),
+            in_flight: small.flight.in_flight() + bulk.flight.in_flight(),
+            datagrams_in_flight: small.flight.datagrams() + bulk.flight.datagrams(),
             unsettled: queues.unsettled,
             queued_small: queues.small,
             queued_bulk: queues.bulk,

@@ -43,6 +43,8 @@ pub struct Statistics {
     /// Datagrams sent to find out what the path carries.
     pub size_probes_sent: u64,
     pub size_probes_lost: u64,
+    /// Times that bulk went to the port for all because nothing came through by that of its own.
+    pub bulk_ports_shunned: u64,
     /// Times that a path in use did not carry any more what it had carried.
     pub black_holes: u64,
     /// Datagrams received a second time, or too late to tell.

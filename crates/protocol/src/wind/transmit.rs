@@ -3,13 +3,13 @@
 use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
-use super::{Body, Segment, Transmit, Urgency};
-use crate::limits::{BULK_FRAME_LEN, BULK_TURN, FAREWELL_PAUSE_MIN, PROBE_MAX};
+use super::{Body, Segment, Transmit};
+use crate::limits::{BULK_FRAME_LEN, FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
 use crate::wire::{Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
 use alloc::vec::Vec;
 
-/// What the next datagram is for.
+/// What the next datagram of a lane is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// Whole messages, and whatever else is small.
@@ -26,132 +26,158 @@ impl Connection {
     /// Would [`transmit`](Self::transmit) yield something? O(1).
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
-        self.next_due(now).is_some()
+        self.lane_has_due(Lane::Small, now) || self.lane_has_due(Lane::Bulk, now)
     }
 
-    /// What [`transmit`](Self::transmit) would yield, if anything: who serves several peers asks first for what is small (WIND-3.9).
+    /// Would [`transmit_by`](Self::transmit_by) yield something? O(1).
     #[must_use]
-    pub fn next_due(&self, now: Time) -> Option<Urgency> {
-        let small = |due: bool| due.then_some(Urgency::Small);
-        match self.phase {
-            Phase::Closing { next, left } => small(left > 0 && next <= now),
-            Phase::Dead(_) => small(self.handshake.owes_refusal()),
-            Phase::Open if self.handshake.has_due(now) => Some(Urgency::Small),
-            Phase::Open if self.handshake.is_established() => Some(match self.turn(now)? {
-                Turn::Small | Turn::Control => Urgency::Small,
-                Turn::Bulk(_) | Turn::Size => Urgency::Bulk,
-            }),
-            Phase::Open => None,
+    pub fn lane_has_due(&self, lane: Lane, now: Time) -> bool {
+        match (self.phase, lane) {
+            (Phase::Closing { next, left }, Lane::Small) => left > 0 && next <= now,
+            (Phase::Dead(_), Lane::Small) => self.handshake.owes_refusal(),
+            (Phase::Open, Lane::Small) if self.handshake.has_due(now) => true,
+            (Phase::Open, _) => self.handshake.is_established() && self.turn(lane, now).is_some(),
+            (Phase::Closing { .. } | Phase::Dead(_), Lane::Bulk) => false,
         }
     }
 
-    /// One datagram: header, frames and inline payload are appended to `into`; a segment payload follows it on the wire; the
-    /// engine writes the tag after that. `None`: nothing is due, `into` is as it was.
+    /// One datagram: what is small first (WIND-3.6), then bulk. As [`transmit_by`](Self::transmit_by).
     pub fn transmit(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
-        match self.phase {
-            Phase::Closing { next, left } if left > 0 && next <= now => return self.write_close(now, into),
-            Phase::Closing { .. } => return None,
-            Phase::Dead(_) if !self.handshake.owes_refusal() => return None,
-            Phase::Dead(_) | Phase::Open => {}
+        self.transmit_by(Lane::Small, now, into).or_else(|| self.transmit_by(Lane::Bulk, now, into))
+    }
+
+    /// One datagram of a lane: header, frames and inline payload are appended to `into`; a segment payload follows it on the wire; the
+    /// engine writes the tag after that. `None`: nothing is due, `into` is as it was.
+    ///
+    /// Who serves several peers asks all for what is small before bulk (WIND-3.9).
+    pub fn transmit_by(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
+        if lane == Lane::Small {
+            match self.phase {
+                Phase::Closing { next, left } if left > 0 && next <= now => return self.write_close(now, into),
+                Phase::Closing { .. } => return None,
+                Phase::Dead(_) if !self.handshake.owes_refusal() => return None,
+                Phase::Dead(_) | Phase::Open => {}
+            }
+            if self.handshake.has_due(now) {
+                let path = self.handshake.transmit(now, into)?;
+                self.statistics.handshakes_sent += 1;
+                return Some(Transmit { payload: None, path, lane, port: None, handshake: true });
+            }
         }
-        if self.handshake.has_due(now) {
-            let path = self.handshake.transmit(now, into)?;
-            self.statistics.handshakes_sent += 1;
-            return Some(Transmit { payload: None, path, lane: Lane::Small, port: None, handshake: true });
-        }
-        if !self.handshake.is_established() {
+        if self.phase != Phase::Open || !self.handshake.is_established() {
             return None;
         }
         let path = self.handshake.path?;
-        let payload = match self.turn(now)? {
+        let payload = match self.turn(lane, now)? {
             Turn::Small => self.write_small(now, into, true),
-            Turn::Control => self.write_small(now, into, false),
+            Turn::Control => self.write_control(lane, now, into),
             Turn::Bulk(piece) => self.write_bulk(now, into, piece),
-            Turn::Size => self.write_size_probe(now, into),
+            Turn::Size => self.write_size_probe(lane, now, into),
         };
-        Some(Transmit { payload, path, lane: Lane::Small, port: None, handshake: false })
+        let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
+        Some(Transmit { payload, path, lane, port, handshake: false })
     }
 
-    /// WIND-3.6: small messages are not queued behind bulk, nor bulk behind a flood of small ones.
-    fn turn(&self, now: Time) -> Option<Turn> {
-        let probes = self.due.probes > 0;
-        let (in_flight, window) = (self.flight.in_flight(), self.gate.window(&*self.controller, now));
-        if probes || in_flight < window {
-            if self.mtu.probe_due(now) && !probes && !self.outbox.has_small() && !self.flight.is_empty() {
-                return Some(Turn::Size);
-            }
-            let bulk_first = self.due.bulk_turn > 0 || !self.outbox.has_small();
-            if bulk_first
-                && (probes || self.gate.is_open(now))
-                && let Some(piece) = self.outbox.peek_bulk()
-            {
-                return Some(Turn::Bulk(piece));
-            }
-            if self.outbox.has_small() {
-                return Some(Turn::Small);
-            }
-        } else if self.outbox.has_small() && in_flight < window + self.mtu.size() as u64 {
-            // Bulk has filled the window: what is small need not wait until some of it is acknowledged (WIND-6.1).
-            return Some(Turn::Small);
+    fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
+        let sending = &self.sending[lane];
+        if sending.probes == 0 && self.size_probe_is_due(lane, now) {
+            return Some(Turn::Size);
         }
-        let control = self.due.ping || self.due.probes > 0 || self.ack_is_due(now);
-        control.then_some(Turn::Control)
+        if sending.has_room(now) {
+            match lane {
+                Lane::Small if self.outbox.has_small() => return Some(Turn::Small),
+                Lane::Bulk if sending.probes > 0 || sending.gate.is_open(now) => {
+                    if let Some(piece) = self.outbox.peek_bulk() {
+                        return Some(Turn::Bulk(piece));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let acknowledges = lane == Lane::Small && self.an_ack_is_due(now);
+        (acknowledges || self.ping[lane] || sending.probes > 0).then_some(Turn::Control)
     }
 
-    fn ack_is_due(&self, now: Time) -> bool {
-        self.arrivals.is_due(now) || self.inbox.credit_due()
+    /// A size probe goes where others are in flight, whose acknowledgement tells of its loss (WIND-8.2); with bulk, if there is any.
+    fn size_probe_is_due(&self, lane: Lane, now: Time) -> bool {
+        self.mtu.probe_due(now)
+            && !self.outbox.has_small()
+            && !self.sending[lane].flight.is_empty()
+            && (lane == Lane::Bulk || self.sending.bulk.flight.is_empty())
     }
 
-    fn begin<'b>(&self, into: &'b mut Vec<u8>) -> Builder<'b> {
+    fn an_ack_is_due(&self, now: Time) -> bool {
+        self.refusals.is_due() || self.inbox.credit_due() || self.arrivals.both().iter().any(|arrivals| arrivals.is_due(now))
+    }
+
+    fn begin<'b>(&self, lane: Lane, into: &'b mut Vec<u8>) -> Builder<'b> {
         let connection = self.handshake.them.map_or(0, |them| them.connection);
-        Builder::new(into, connection, self.flight.next_number(), self.settings.seal, self.mtu.size())
+        let number = self.sending[lane].flight.next_number();
+        let mut builder = Builder::new(into, connection, number, self.settings.seal, self.mtu.size());
+        if lane == Lane::Bulk {
+            builder.flag(Flags::BULK_LANE);
+        }
+        builder
     }
 
     /// WIND-8.2: length and nothing else.
-    fn write_size_probe(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Segment> {
+    fn write_size_probe(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Segment> {
         let size = self.mtu.probe();
-        let mut builder = self.begin(into).limited(size);
+        let mut builder = self.begin(lane, into).limited(size);
         builder.ping();
         builder.pad();
         builder.flag(Flags::ACK_NOW);
-        self.flight.carry(Item::SizeProbe);
+        self.sending[lane].flight.carry(Item::SizeProbe);
         self.statistics.size_probes_sent += 1;
-        self.finish(now, builder, None, true)
+        self.finish(lane, now, builder, None, true)
     }
 
-    /// As many small frames as fit, with whatever acknowledgement there is.
+    /// As many small frames as fit, with whatever acknowledgements there are.
     fn write_small(&mut self, now: Time, into: &mut Vec<u8>, messages: bool) -> Option<Segment> {
-        if messages {
-            self.due.bulk_turn = BULK_TURN;
-        }
-        let mut builder = self.begin(into);
+        let mut builder = self.begin(Lane::Small, into);
         let first = self.outbox.peek_small().filter(|_| messages).map_or(0, |(_, message)| small_len(message));
-        // An acknowledgement that is not urgent may not push a message out.
-        let must_ack = self.ack_is_due(now);
-        let may_ack = self.arrivals.has_news() && first + self.arrivals.frame_len() <= builder.room();
-        let told = if must_ack || may_ack { self.write_ack(now, messages, &mut builder) } else { false };
-        let mut elicits = messages && self.pack_small(&mut builder);
+        let told = self.write_acks(Lane::Small, now, messages, first, &mut builder);
+        let mut elicits = messages && self.pack_small(Lane::Small, &mut builder);
         if elicits {
-            self.arrivals.data_goes(now);
-            if self.due.ping {
+            self.data_goes(now);
+            if self.ping.small {
                 // It asks as a PING would.
                 builder.flag(Flags::ACK_NOW);
             }
         }
-        if !elicits && (told || self.due.ping || self.due.probes > 0 || builder.is_empty()) {
-            builder.ping();
-            builder.flag(Flags::ACK_NOW);
-            self.statistics.pings_sent += 1;
+        if !elicits && (told || self.ping.small || self.sending.small.probes > 0 || builder.is_empty()) {
+            self.write_ping(&mut builder);
             elicits = true;
         }
-        self.due.ping = false;
-        self.finish(now, builder, None, elicits)
+        self.ping.small = false;
+        self.finish(Lane::Small, now, builder, None, elicits)
+    }
+
+    fn write_control(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Segment> {
+        if lane == Lane::Small {
+            return self.write_small(now, into, false);
+        }
+        let mut builder = self.begin(lane, into);
+        self.write_ping(&mut builder);
+        self.ping.bulk = false;
+        self.finish(lane, now, builder, None, true)
+    }
+
+    fn write_ping(&mut self, builder: &mut Builder<'_>) {
+        builder.ping();
+        builder.flag(Flags::ACK_NOW);
+        self.statistics.pings_sent += 1;
+    }
+
+    fn data_goes(&mut self, now: Time) {
+        self.arrivals.both_mut().into_iter().for_each(|arrivals| arrivals.data_goes(now));
     }
 
     /// Fill the datagram from the small queue. Was there anything? While nothing is acknowledged each goes alone: one for which
     /// the peer has no room would keep the others from being acknowledged (WIND-6.6).
-    fn pack_small(&mut self, builder: &mut Builder<'_>) -> bool {
-        let alone = self.flight.probe.has_given_up();
+    fn pack_small(&mut self, lane: Lane, builder: &mut Builder<'_>) -> bool {
+        let flight = &mut self.sending[lane].flight;
+        let alone = flight.probe.has_given_up();
         let mut any = false;
         while let Some((number, message)) = self.outbox.peek_small() {
             if small_len(message) > builder.room() || (alone && any) {
@@ -176,7 +202,7 @@ impl Connection {
                     Item::Message(number)
                 }
             };
-            self.flight.carry(item);
+            flight.carry(item);
             self.outbox.take_small();
             any = true;
         }
@@ -186,76 +212,96 @@ impl Connection {
     /// One fragment. All of a run are equally long, so that one system call can carry them: only the run's first may carry an
     /// acknowledgement, and only a message's only fragment is packed with others (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: Piece) -> Option<Segment> {
-        let Some(message) = self.outbox.get(piece.number) else { return self.write_small(now, into, false) };
-        let room = self.begin(into);
-        let mut left = room.room().saturating_sub(BULK_FRAME_LEN + piece.len as usize);
-        room.discard();
-        let progress = if let Stage::Bulk(progress) = &message.stage { progress } else { return None };
-        let mut open = false;
-        if !progress.opened {
-            let len = open_frame_len(message.head.len());
-            open = len <= left;
-            left -= if open { len } else { 0 };
-            if !open && !progress.open_alone {
-                self.outbox.queue_open(piece.number);
-                return self.write_small(now, into, true);
-            }
+        let mut builder = self.begin(Lane::Bulk, into);
+        let left = builder.room().saturating_sub(BULK_FRAME_LEN + piece.len as usize);
+        let Some(&Outgoing { class, credited, ref head, len, urgent, stage: Stage::Bulk(ref progress), .. }) =
+            self.outbox.get(piece.number)
+        else {
+            builder.discard();
+            return None;
+        };
+        let open = Open { number: piece.number, class, credited, head, len };
+        let fits = open_frame_len(head.len()) <= left;
+        if !progress.opened && !fits && !progress.open_alone {
+            builder.open(&open);
+            self.outbox.open_goes_alone(piece.number);
+            self.sending.bulk.flight.carry(Item::Open(piece.number));
+            return self.finish(Lane::Bulk, now, builder, None, true);
         }
-        let only = u64::from(piece.len) == message.len;
-        let ack_fits = self.arrivals.frame_len() <= left;
-        let ack_due = self.ack_is_due(now);
-        if ack_due && !ack_fits {
-            return self.write_small(now, into, false);
-        }
-        let mut builder = self.begin(into);
-        let len = u16::try_from(piece.len).unwrap_or(u16::MAX);
-        builder.fragment(Fragment { message_low: piece.number as u32, offset: piece.offset }, len);
-        let Outgoing { class, credited, ref head, len, urgent, .. } = *message;
-        if open {
-            builder.open(&Open { number: piece.number, class, credited, head, len });
+        let only = u64::from(piece.len) == len;
+        let fragment_len = u16::try_from(piece.len).unwrap_or(u16::MAX);
+        builder.fragment(Fragment { message_low: piece.number as u32, offset: piece.offset }, fragment_len);
+        if !progress.opened && fits {
+            builder.open(&open);
         }
         if urgent && piece.last {
             builder.flag(Flags::ACK_NOW);
         }
-        self.flight.carry(Item::Fragment { message: piece.number, offset: piece.offset, len: piece.len });
+        self.sending.bulk.flight.carry(Item::Fragment { message: piece.number, offset: piece.offset, len: piece.len });
         self.outbox.take_bulk(piece);
-        if ack_due || (only && ack_fits && self.arrivals.has_news()) {
-            self.write_ack(now, true, &mut builder);
+        if only && !self.sending.bulk.flight.probe.has_given_up() {
+            self.write_acks(Lane::Bulk, now, true, 0, &mut builder);
+            self.pack_small(Lane::Bulk, &mut builder);
+            self.data_goes(now);
         }
-        if only && !self.flight.probe.has_given_up() {
-            self.pack_small(&mut builder);
-        }
-        self.arrivals.data_goes(now);
-        self.due.bulk_turn = self.due.bulk_turn.saturating_sub(1);
-        if !self.outbox.has_bulk() {
+        if core::mem::take(&mut self.ping.bulk) || !self.outbox.has_bulk() {
             builder.flag(Flags::ACK_NOW);
         }
-        self.finish(now, builder, Some(piece), true)
+        self.finish(Lane::Bulk, now, builder, Some(piece), true)
+    }
+
+    /// The ACK frames of both lanes: those that are due, and those with news that leave room for `then` more bytes, so that an
+    /// acknowledgement that is not urgent pushes no message out. Do they tell refusals?
+    fn write_acks(&mut self, by: Lane, now: Time, with_message: bool, then: usize, builder: &mut Builder<'_>) -> bool {
+        let everything = self.refusals.is_due();
+        let mut told = false;
+        for lane in [Lane::Small, Lane::Bulk] {
+            let arrivals = &self.arrivals[lane];
+            let credit = lane == Lane::Small && self.inbox.credit_due();
+            let len = arrivals.frame_len(&self.refusals);
+            let must = by == Lane::Small && (everything || credit || arrivals.is_due(now));
+            if must || (arrivals.has_news() && then + len <= builder.room()) {
+                told |= self.write_ack(lane, by, now, with_message, builder);
+            }
+        }
+        if by == Lane::Small {
+            self.refusals.all_told();
+        }
+        told
     }
 
     /// Write an ACK frame; does it tell refusals?
-    fn write_ack(&mut self, now: Time, with_message: bool, builder: &mut Builder<'_>) -> bool {
-        let refusals = self.arrivals.refusals.len();
-        let (largest, through) = self.arrivals.write(now, self.inbox.tell_credit(), with_message, builder);
-        self.flight.carry(Item::Told { largest, refusals: through });
+    fn write_ack(&mut self, lane: Lane, by: Lane, now: Time, with_message: bool, builder: &mut Builder<'_>) -> bool {
+        let refusals = self.refusals.told();
+        let credit = self.inbox.tell_credit();
+        let (largest, through) = self.arrivals[lane].write(now, credit, with_message, &mut self.refusals, builder);
+        self.sending[by].flight.carry(Item::Told { lane, largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
-        self.statistics.refusals_sent += refusals.min(crate::limits::REFUSALS_MAX) as u64;
+        self.statistics.refusals_sent += refusals as u64;
         refusals > 0
     }
 
     /// The datagram's frames are complete. What follows on the wire, if it lies in a segment.
-    fn finish(&mut self, now: Time, mut builder: Builder<'_>, piece: Option<Piece>, elicits: bool) -> Option<Segment> {
+    fn finish(
+        &mut self,
+        lane: Lane,
+        now: Time,
+        mut builder: Builder<'_>,
+        piece: Option<Piece>,
+        elicits: bool,
+    ) -> Option<Segment> {
         let (segment, inline) = piece.map_or((None, None), |piece| self.outbox.body_of(piece));
-        let full = self.flight.in_flight() + builder.len() as u64 >= self.gate.window(&*self.controller, now);
-        if elicits && (full || self.due.probes > 0) {
+        let sending = &mut self.sending[lane];
+        let full = sending.flight.in_flight() + builder.len() as u64 >= sending.window(now);
+        if elicits && (full || sending.probes > 0) {
             builder.flag(Flags::ACK_NOW);
         }
         let asks = builder.has(Flags::ACK_NOW);
         let bytes = builder.finish(inline);
-        self.flight.commit(now, bytes, elicits, asks);
-        self.gate.sent(now, bytes);
+        sending.flight.commit(now, bytes, elicits, asks);
+        sending.gate.sent(now, bytes);
         if elicits {
-            self.due.probes = self.due.probes.saturating_sub(1);
+            sending.probes = sending.probes.saturating_sub(1);
         }
         self.statistics.datagrams_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
@@ -266,16 +312,19 @@ impl Connection {
     fn write_close(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         let Phase::Closing { left, .. } = self.phase else { return None };
         // Nobody waits longer for leave-taking than for the slowest probe.
-        let pause = self.flight.probe.timeout(&self.flight.rtt, true).clamp(FAREWELL_PAUSE_MIN, PROBE_MAX);
+        let flight = &self.sending.small.flight;
+        let pause = flight.probe.timeout(&flight.rtt, true).clamp(FAREWELL_PAUSE_MIN, PROBE_MAX);
         self.phase = match left {
             0 | 1 => Phase::Dead(super::Death::Closed),
             _ => Phase::Closing { left: left - 1, next: now + pause },
         };
         let path = self.handshake.path?;
-        let mut builder = self.begin(into);
+        let mut builder = self.begin(Lane::Small, into);
         builder.close();
-        self.write_ack(now, false, &mut builder);
-        self.finish(now, builder, None, false);
+        for lane in [Lane::Small, Lane::Bulk] {
+            self.write_ack(lane, Lane::Small, now, false, &mut builder);
+        }
+        self.finish(Lane::Small, now, builder, None, false);
         Some(Transmit { payload: None, path, lane: Lane::Small, port: None, handshake: false })
     }
 }

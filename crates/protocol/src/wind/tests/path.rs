@@ -59,7 +59,7 @@ fn size(world: &World) -> usize {
 /// meanwhile, in probe timeouts.
 fn standstill(world: &mut World, fits: usize, len: u64) -> f64 {
     let timeout = {
-        let flight = &world.nodes[0].connection.flight;
+        let flight = &world.nodes[0].connection.sending.bulk.flight;
         flight.probe.timeout(&flight.rtt, true)
     };
     world.fits = [fits; 2];

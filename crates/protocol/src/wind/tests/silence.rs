@@ -49,7 +49,7 @@ fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_foun
     world.stride = Duration::from_micros(5);
     for id in 3000..3020 {
         let timeout = {
-            let flight = &world.nodes[0].connection.flight;
+            let flight = &world.nodes[0].connection.sending.small.flight;
             flight.probe.timeout(&flight.rtt, true)
         };
         world.channel.faults.loss = 1.0;

@@ -199,8 +199,8 @@ pub struct World {
     pub told: bool,
     /// Time goes on by no more than this a step.
     pub stride: Duration,
-    /// The latest datagram number of each node's each connection.
-    numbers: BTreeMap<(usize, u64), u64>,
+    /// The latest datagram number of each node's each connection's lanes (the bulk one?).
+    numbers: BTreeMap<(usize, u64, bool), u64>,
     scratch: Vec<u8>,
 }
 
@@ -268,11 +268,11 @@ impl World {
         panic!("transmit does not come to an end");
     }
 
-    /// WIRE-2.2: datagram numbers count the datagrams of a connection, from 1.
+    /// WIRE-2.2: datagram numbers count the datagrams of a lane of a connection, from 1.
     fn check_number(&mut self, from: usize, bytes: &[u8]) {
         let header = *View::parse(bytes).unwrap().header();
         if header.connection != 0 {
-            let last = self.numbers.insert((from, header.connection), header.number);
+            let last = self.numbers.insert((from, header.connection, header.lane() == Lane::Bulk), header.number);
             assert_eq!(header.number, last.unwrap_or(0) + 1);
         }
     }

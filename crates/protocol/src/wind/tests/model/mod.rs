@@ -16,7 +16,6 @@ mod scenario;
 mod watcher;
 mod world;
 
-use node::{WINDOW_OF_FRAGMENTS, WINDOW_OF_SMALL};
 use scenario::{Fate, Scenario, every_class};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::format;
@@ -36,7 +35,6 @@ struct Case {
     /// What becomes of the first.
     fate: Fate,
     posts: Posts,
-    window: u64,
     faults: Faults,
 }
 
@@ -46,7 +44,6 @@ const ONE_WAY: Case = Case {
     long: [false; 3],
     fate: Fate::Taken,
     posts: Posts::AtFirst,
-    window: WINDOW_OF_SMALL,
     faults: Faults { losses: 2, repeats: 0, early: 0, cancels: 0 },
 };
 const LATE: Faults = Faults { losses: 0, repeats: 0, early: 1, cancels: 0 };
@@ -56,8 +53,8 @@ const LOST_ONCE: Faults = Faults { losses: 1, ..LATE };
 const CASES: [Case; 9] = [
     Case { faults: Faults { repeats: 1, ..ONE_WAY.faults }, ..ONE_WAY },
     Case { what: "both ways", from: [0, 0, 1], ..ONE_WAY },
-    Case { what: "the first in fragments", window: WINDOW_OF_FRAGMENTS, long: [true, false, false], ..ONE_WAY },
-    Case { what: "the last in fragments", window: WINDOW_OF_FRAGMENTS, long: [false, false, true], ..ONE_WAY },
+    Case { what: "the first in fragments", long: [true, false, false], ..ONE_WAY },
+    Case { what: "the last in fragments", long: [false, false, true], ..ONE_WAY },
     Case { what: "late", faults: LATE, ..ONE_WAY },
     Case { what: "posted at any time", posts: Posts::Anytime, faults: Faults { early: 0, ..LOST_ONCE }, ..ONE_WAY },
     Case {
@@ -82,7 +79,7 @@ impl Case {
     /// All of it; distinct states, or what was found.
     fn check(&self) -> Result<usize, String> {
         let began = std::time::Instant::now();
-        let pair = Pair { scenarios: self.scenarios(), posts: self.posts, window: self.window, faults: self.faults };
+        let pair = Pair { scenarios: self.scenarios(), posts: self.posts, faults: self.faults };
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
         let checker = pair.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
         let mut found = checker.discoveries();

@@ -4,7 +4,9 @@ use super::scenario::{FRAGMENT, Scenario, bytes};
 use super::watcher::{Outcome, Watcher};
 use crate::limits::{DATAGRAM_MIN, HEADER_LEN};
 use crate::time::Time;
+use crate::wind::Lane;
 use crate::wind::congestion::{Controller, Gate, Sample};
+use crate::wind::lanes::{PerLane, Sending};
 use crate::wind::mtu::Mtu;
 use crate::wind::outgoing::Sizes;
 use crate::wind::{Connection, Introduction, Latency, Settings, Statistics, Token};
@@ -16,10 +18,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// A datagram with a message (or a fragment) has 84 bytes at least and 141 at most. Small messages go one datagram beyond the
-/// window (WIND-6.1), fragments do not: the larger one lets two of them be in flight, the smaller one two small messages.
-pub const WINDOW_OF_FRAGMENTS: u64 = 142;
-pub const WINDOW_OF_SMALL: u64 = 10;
+/// Of either lane. A datagram with a message (or a fragment) has 84 bytes at least and 141 at most: two of them may be in flight.
+pub const WINDOW: u64 = 142;
 /// A message and an acknowledgement fit, two messages do not.
 pub const ROOM_FOR_ONE: usize = 141;
 /// Three messages and an acknowledgement fit.
@@ -50,6 +50,7 @@ fn open_gate() -> Gate {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Datagram {
     pub to: usize,
+    pub bulk: bool,
     pub number: u64,
     pub bytes: Arc<[u8]>,
 }
@@ -62,12 +63,12 @@ pub struct Node {
     /// So many of its messages are posted.
     pub posted: usize,
     /// Numbers of the datagrams it has taken in.
-    taken: BTreeSet<u64>,
+    taken: BTreeSet<(bool, u64)>,
 }
 
 impl Node {
     /// Two nodes that know each other and have nothing to say.
-    pub fn pair(scenario: &Arc<Scenario>, room: usize, window: u64) -> [Node; 2] {
+    pub fn pair(scenario: &Arc<Scenario>, room: usize) -> [Node; 2] {
         let settings =
             Settings { failure_time: FAR, keepalive: Some(FAR / 2), datagram_max: DATAGRAM_MIN as u16, ..Settings::default() };
         let mut nodes = [0, 1].map(|me| {
@@ -91,8 +92,9 @@ impl Node {
             assert!(node.connection.is_established() && node.connection.is_idle());
             node.connection.mtu = Mtu::fixed(room);
             node.cut();
-            node.connection.controller = Box::new(Fixed(window));
-            node.connection.gate = open_gate();
+            for sending in node.connection.sending.both_mut() {
+                (sending.controller, sending.gate) = (Box::new(Fixed(WINDOW)), open_gate());
+            }
             node.taken.clear();
         }
         nodes
@@ -121,10 +123,7 @@ impl Node {
     /// One datagram, if one is due.
     pub fn send(&mut self) -> Option<Datagram> {
         let due = self.connection.has_due(self.clock);
-        let Connection { flight, controller, due: now_due, mtu, .. } = &self.connection;
-        let (in_flight, window, beyond) = (flight.in_flight(), controller.window(), mtu.size() as u64);
-        let open = |bulk| now_due.probes > 0 || in_flight < window + if bulk { 0 } else { beyond };
-        let open = [open(false), open(true)];
+        let open = PerLane::each(|lane| self.connection.sending[lane].has_room(self.clock));
         let mut out = Vec::new();
         let transmit = self.connection.transmit(self.clock, &mut out);
         self.watcher.check(due == transmit.is_some(), "has_due is exact");
@@ -137,12 +136,11 @@ impl Node {
         let says = |what: fn(&Frame<'_>) -> bool| {
             View::parse(&out).is_ok_and(|view| view.frames().any(|frame| frame.is_ok_and(|frame| what(&frame))))
         };
-        let small = says(|frame| matches!(frame, Frame::Message(_) | Frame::Open(_)));
-        let bulk = says(|frame| matches!(frame, Frame::Fragment(_)));
-        let kept = (open[0] || !small) && (open[1] || !bulk);
+        let content = says(|frame| matches!(frame, Frame::Message(_) | Frame::Open(_) | Frame::Fragment(_)));
+        let kept = open[transmit.lane] || !content;
         self.watcher.check(kept, "nothing but acknowledgements and probes goes beyond the window (WIND-6.1)");
         let number = View::parse(&out).map_or(0, |view| view.header().number);
-        Some(Datagram { to: 1 - self.me, number, bytes: out.into() })
+        Some(Datagram { to: 1 - self.me, bulk: transmit.lane == Lane::Bulk, number, bytes: out.into() })
     }
 
     /// A datagram comes.
@@ -167,7 +165,7 @@ impl Node {
         let before = self.connection.statistics().datagrams_received;
         self.connection.receive(self.clock, &view, 0, &mut self.watcher);
         if self.connection.statistics().datagrams_received > before {
-            self.watcher.check(self.taken.insert(datagram.number), "a datagram is taken in once (WIND-3.2)");
+            self.watcher.check(self.taken.insert((datagram.bulk, datagram.number)), "a datagram is taken in once (WIND-3.2)");
         }
         self.watcher.nothing_waits_in_vain();
         self.watcher.check(self.connection.statistics().malformed == 0, "a sound peer says nothing malformed");
@@ -197,13 +195,13 @@ impl Clone for Node {
             phase,
             handshake,
             outbox,
-            flight,
-            controller,
-            gate: _,
+            sending,
             inbox,
             arrivals,
+            refusals,
             liveness,
-            due,
+            ping,
+            shuns_bulk_port,
             mtu,
             events: _,
             statistics: _,
@@ -217,13 +215,18 @@ impl Clone for Node {
             phase: *phase,
             handshake: handshake.clone(),
             outbox: outbox.clone(),
-            flight: flight.clone(),
-            controller: Box::new(Fixed(controller.window())),
-            gate: open_gate(),
+            sending: PerLane::each(|lane| Sending {
+                flight: sending[lane].flight.clone(),
+                controller: Box::new(Fixed(sending[lane].controller.window())),
+                gate: open_gate(),
+                probes: sending[lane].probes,
+            }),
             inbox: inbox.clone(),
             arrivals: arrivals.clone(),
+            refusals: refusals.clone(),
             liveness: *liveness,
-            due: *due,
+            ping: *ping,
+            shuns_bulk_port: *shuns_bulk_port,
             mtu: Mtu::fixed(mtu.size()),
             events: VecDeque::new(),
             statistics: Statistics::default(),
@@ -245,8 +248,10 @@ impl Clone for Node {
 /// Everything that what comes next depends on. The handshake is over, and liveness far away.
 impl Hash for Node {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Connection { phase, outbox, flight, inbox, arrivals, due, credit_ask, credit_interval, .. } = &self.connection;
-        (phase, outbox, flight, inbox, arrivals, due, credit_ask, credit_interval).hash(state);
+        let Connection { phase, outbox, sending, inbox, arrivals, refusals, ping, credit_ask, credit_interval, .. } =
+            &self.connection;
+        (phase, outbox, inbox, arrivals, refusals, ping, credit_ask, credit_interval).hash(state);
+        sending.both().map(|sending| (&sending.flight, sending.probes)).hash(state);
         (self.clock, &self.watcher, self.posted, &self.taken).hash(state);
     }
 }

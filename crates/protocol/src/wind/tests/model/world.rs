@@ -36,7 +36,6 @@ pub enum Posts {
 pub struct Pair {
     pub scenarios: Vec<Arc<Scenario>>,
     pub posts: Posts,
-    pub window: u64,
     pub faults: Faults,
 }
 
@@ -61,11 +60,13 @@ pub enum Action {
     SendLost(usize),
     Deliver {
         to: usize,
+        bulk: bool,
         number: u64,
     },
     /// It is delivered, and another copy of it stays under way.
     Repeat {
         to: usize,
+        bulk: bool,
         number: u64,
     },
     /// Nothing happens until the next timer of any node runs.
@@ -77,9 +78,9 @@ pub enum Action {
 }
 
 impl State {
-    fn new(scenario: &Arc<Scenario>, posts: Posts, window: u64, left: Faults) -> State {
+    fn new(scenario: &Arc<Scenario>, posts: Posts, left: Faults) -> State {
         let room = if posts == Posts::AtFirst { ROOM_FOR_ONE } else { ROOM_FOR_ALL };
-        let mut nodes = Node::pair(scenario, room, window);
+        let mut nodes = Node::pair(scenario, room);
         if posts == Posts::AtFirst {
             nodes.iter_mut().for_each(|node| scenario.of(node.me).for_each(|_| node.post(scenario)));
         }
@@ -90,8 +91,8 @@ impl State {
         Arc::make_mut(&mut self.nodes[n])
     }
 
-    fn find(&self, to: usize, number: u64) -> Option<usize> {
-        self.channel.iter().position(|datagram| (datagram.to, datagram.number) == (to, number))
+    fn find(&self, to: usize, bulk: bool, number: u64) -> Option<usize> {
+        self.channel.iter().position(|datagram| (datagram.to, datagram.bulk, datagram.number) == (to, bulk, number))
     }
 
     /// Nothing is under way and nothing is due: only time can go on.
@@ -109,10 +110,10 @@ impl State {
         if self.broken().is_some() || self.highest >= ENDLESS {
             return;
         }
-        for Datagram { to, number, .. } in self.channel.iter().cloned() {
-            actions.push(Action::Deliver { to, number });
+        for Datagram { to, bulk, number, .. } in self.channel.iter().cloned() {
+            actions.push(Action::Deliver { to, bulk, number });
             if self.left.repeats > 0 {
-                actions.push(Action::Repeat { to, number });
+                actions.push(Action::Repeat { to, bulk, number });
             }
         }
         if self.is_quiet() && self.next_timer().is_some() {
@@ -159,12 +160,12 @@ impl State {
                 let at = self.channel.partition_point(|other| *other < datagram);
                 self.channel.insert(at, datagram);
             }
-            Action::Deliver { to, number } => {
-                let datagram = self.channel.remove(self.find(to, number)?);
+            Action::Deliver { to, bulk, number } => {
+                let datagram = self.channel.remove(self.find(to, bulk, number)?);
                 self.node(to).take(&datagram);
             }
-            Action::Repeat { to, number } => {
-                let datagram = self.channel.get(self.find(to, number)?)?.clone();
+            Action::Repeat { to, bulk, number } => {
+                let datagram = self.channel.get(self.find(to, bulk, number)?)?.clone();
                 self.left.repeats -= 1;
                 self.node(to).take(&datagram);
             }
@@ -246,7 +247,7 @@ impl Model for Pair {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        self.scenarios.iter().map(|scenario| State::new(scenario, self.posts, self.window, self.faults)).collect()
+        self.scenarios.iter().map(|scenario| State::new(scenario, self.posts, self.faults)).collect()
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
