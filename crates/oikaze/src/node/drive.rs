@@ -133,7 +133,7 @@ impl Node {
     }
 
     /// Give the role back: to a waiter, else to the helper.
-    fn leave(&self, driving: Driving<'_>, now: Time) {
+    pub(super) fn leave(&self, driving: Driving<'_>, now: Time) {
         if driving.leave(now.0) == Handover::WakeHelper {
             self.helper.event.signal();
         }

@@ -155,7 +155,7 @@ impl Node {
         let Some(mut engine) = self.try_engine() else {
             self.leave_to_holder(submission);
             if !held {
-                self.run_turns(now, RealEngine::turn_to_send);
+                self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
             }
             return;
         };
@@ -168,7 +168,17 @@ impl Node {
             drop(engine);
             self.after_unlock();
         } else {
-            self.run_turns_in(engine, now, RealEngine::turn_to_send);
+            self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_to_send)));
+        }
+    }
+
+    /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time, and the helper would only be in its way.
+    fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
+        let driving = self.role.try_drive(now.0);
+        let work = turns();
+        if let Some(driving) = driving {
+            let long = work.is_some_and(|work| work.more);
+            self.leave(driving, if long { self.now() } else { now });
         }
     }
 
@@ -187,7 +197,8 @@ impl Node {
             fn drop(&mut self) {
                 self.0.asked.store(true, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
-                self.0.run_turns(self.0.now(), RealEngine::turn_to_send);
+                let now = self.0.now();
+                self.0.drive_meanwhile(now, || self.0.run_turns(now, RealEngine::turn_to_send));
             }
         }
         let _flushed_after = Flush(self);

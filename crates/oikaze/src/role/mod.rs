@@ -33,8 +33,11 @@ const LOOK_LATE: u64 = 64_000_000;
 /// A helper that happened to look into a short gap looks again after this many nanoseconds: each look takes the core away from
 /// the application for a moment.
 const LOOK_AGAIN: u64 = LOOK_SOON / 4;
-/// A gap counts as this many nanoseconds at most, so that one long pause is forgotten after a few short ones.
+/// A gap counts as this many nanoseconds at most, so that a long pause is forgotten after some short ones.
 const GAP_MAX: u64 = 4 * GAP_SHORT;
+/// So many gaps decide. One in which this thread lost its core does not: the helper that is woken for it would take the core away again, and
+/// so on.
+const GAP_MEMORY: u64 = 16;
 
 /// The state machine. Times are nanoseconds of the caller's own clock.
 #[derive(Debug)]
@@ -134,7 +137,7 @@ impl Role {
         let driving = self.take()?;
         let gap = now.saturating_sub(self.left_at.load(Ordering::Relaxed)).min(GAP_MAX);
         let typical = self.gap.load(Ordering::Relaxed);
-        self.gap.store(typical - typical / 4 + gap / 4, Ordering::Relaxed);
+        self.gap.store(typical - typical / GAP_MEMORY + gap / GAP_MEMORY, Ordering::Relaxed);
         Some(driving)
     }
 
