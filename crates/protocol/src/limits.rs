@@ -115,9 +115,13 @@ pub const SMALL_A_TURN: usize = 256;
 pub const STRANGERS_AT_ONCE: u32 = 64;
 /// … and one more after each of these: 5,000 a second, which cost about a hundredth of a core.
 pub const STRANGERS_PAUSE: Duration = Duration::from_micros(200);
-/// Runs of bulk in one turn of a node, each of what one call of the link carries ([`DATAGRAM_MAX`] bytes): what is handed to the
+/// Bytes of bulk in one turn of a node, in runs of what one call of the link carries ([`DATAGRAM_MAX`] bytes): what is handed to the
 /// kernel cannot be overtaken, and nothing is received meanwhile.
-pub const BULK_RUNS_A_TURN: usize = 2;
+pub const BULK_A_TURN: usize = 2 * DATAGRAM_MAX;
+/// The same while small messages come.
+pub const BULK_AMONG_SMALL: usize = DATAGRAM_MAX * 4 / 7;
+/// They do if the last came so recently.
+pub const SMALL_LATELY: Duration = Duration::from_millis(1);
 /// Bytes of memory that a node keeps for a peer with which nothing goes on.
 pub const IDLE_PEER_MAX: u64 = 8 << 10;
 /// The longest an acknowledgement is held back.

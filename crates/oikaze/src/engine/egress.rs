@@ -10,7 +10,7 @@ use oikaze_os::link::{Link, TooBig};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{BULK_RUNS_A_TURN, DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
+use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Lane;
 
@@ -22,7 +22,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return (sent, false);
         }
         let small_left = self.send_small(now, &mut sent);
-        let bulk_left = self.send_bulk(now, &mut sent);
+        let share = self.priority.bulk_share(now);
+        let bulk_left = self.send_bulk(now, share, &mut sent);
         sent += self.flush();
         (sent, (small_left || bulk_left) && !self.egress.is_stopped())
     }
@@ -58,14 +59,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
         cut
     }
 
-    /// Bulk, a few runs of it. Is anything left?
-    fn send_bulk(&mut self, now: Time, sent: &mut usize) -> bool {
-        for _ in 0..BULK_RUNS_A_TURN {
+    /// Bulk, up to so many bytes, in runs. Is anything left?
+    fn send_bulk(&mut self, now: Time, share: usize, sent: &mut usize) -> bool {
+        let mut left = share;
+        while left > 0 {
             let Some(rank) = self.peers.next_bulk() else { return false };
             let mut run = 0;
             // As long as one more of the same length makes no second call necessary.
             let mut last = 0;
-            while run + last <= DATAGRAM_MAX {
+            let most = left.min(DATAGRAM_MAX);
+            while run + last <= most {
                 if !self.make_room(sent) {
                     self.peers.bulk.mark(rank);
                     return true;
@@ -83,6 +86,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             if self.lane_has_due(rank, Lane::Bulk, now) {
                 self.peers.bulk.mark(rank);
             }
+            left = if run + last > most { left - most } else { left.saturating_sub(run) };
         }
         !self.peers.bulk.is_empty()
     }

@@ -15,7 +15,7 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::DATAGRAM_MIN;
 use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wire::{Seal, View};
+use oikaze_protocol::wire::{Lane, Seal, View};
 use std::net::SocketAddr;
 
 /// Who is at the door, and how much their knocking may cost.
@@ -48,7 +48,22 @@ enum Dropped {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, shares, door, counters, .. } = self;
+        let Self {
+            me,
+            link,
+            pages,
+            memory,
+            peers,
+            rma,
+            coherence,
+            handshake_seal,
+            checksum,
+            shares,
+            priority,
+            door,
+            counters,
+            ..
+        } = self;
         let mut received = 0;
         let outcome = link.receive(&mut |Arrival { from, bytes, congested }| {
             received += 1;
@@ -69,7 +84,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 peer.connection.marked(view.header().lane());
             }
             let mut upper = Upward { rma, coherence, memory, pages };
+            let delivered = peer.connection.statistics().messages_delivered;
             peer.connection.receive(now, &view, path, &mut upper);
+            if view.header().lane() == Lane::Small && peer.connection.statistics().messages_delivered > delivered {
+                priority.small_came(now);
+            }
             shares.received(rank, bytes.len() as u64, now);
             peer.connection.grant(shares.of(rank, now));
         });

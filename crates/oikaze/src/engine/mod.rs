@@ -18,6 +18,7 @@ mod ingress;
 pub mod operation;
 mod peer;
 mod peers;
+mod priority;
 pub mod seal;
 pub mod submission;
 mod submit;
@@ -138,6 +139,7 @@ pub struct Engine<L, P> {
     memory: RegionTable,
     peers: Peers,
     shares: Shares,
+    priority: priority::Priority,
     rma: Rma,
     coherence: Coherence,
     operations: Operations,
@@ -200,6 +202,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             memory: RegionTable::new(),
             peers,
             shares: Shares::new(u64::from(settings.receive_buffer), nodes),
+            priority: priority::Priority::default(),
             rma: Rma::new(),
             coherence: Coherence::new(me, nodes),
             operations: Operations::default(),

@@ -32,7 +32,7 @@ pub(crate) const LOOK_SOON: u64 = 1_000_000;
 const LOOK_LATE: u64 = 64_000_000;
 /// A helper that happened to look into a short gap looks again after this many nanoseconds: each look takes the core away from
 /// the application for a moment.
-const LOOK_AGAIN: u64 = LOOK_SOON / 4;
+const LOOK_AGAIN: u64 = LOOK_SOON;
 /// A gap counts as this many nanoseconds at most, so that a long pause is forgotten after some short ones.
 const GAP_MAX: u64 = 4 * GAP_SHORT;
 /// So many gaps decide. One in which this thread lost its core does not: the helper that is woken for it would take the core away again, and

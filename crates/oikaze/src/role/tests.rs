@@ -6,7 +6,7 @@ use super::{Handover, Role, Sleep};
 #[cfg(not(loom))]
 mod steps {
     use super::*;
-    use crate::role::{GAP_MAX, GAP_SHORT, LOOK_AGAIN, LOOK_LATE, LOOK_SOON};
+    use crate::role::{GAP_MAX, GAP_MEMORY, GAP_SHORT, LOOK_AGAIN, LOOK_LATE, LOOK_SOON};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Duration;
 
@@ -86,9 +86,9 @@ mod steps {
         }
         assert_eq!(role.helper_sleeps(now), Sleep::Away(Duration::from_nanos(LOOK_AGAIN)), "a driver will soon be back");
         assert_eq!(role.helper_sleeps(now + LOOK_AGAIN), Sleep::Watch, "none came");
-        assert!((1..15).contains(&woken), "only until the gaps are known to be short: {woken}");
+        assert!((1..=2 * GAP_MEMORY as u32).contains(&woken), "only until the gaps are known to be short: {woken}");
         let mut spared = true;
-        for _ in 0..8 {
+        for _ in 0..GAP_MEMORY {
             let driving = role.try_drive(now).unwrap();
             role.helper_woke();
             away(&role, now);

@@ -318,7 +318,7 @@ impl Connection {
                 if first {
                     controller.stalled(now);
                 }
-                (false, first)
+                (false, true)
             }
         };
         statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
@@ -329,19 +329,21 @@ impl Connection {
         outbox.begin_with_lowest();
         // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
         *probes = if first { 1 } else { 2 };
-        if given_up {
-            self.doubt_bulk_port(lane);
-        }
+        self.doubt_bulk_port(lane, given_up);
     }
 
     /// WIND-8.9: three times nothing of the bulk lane came through, though the peer was heard meanwhile. Perhaps something on the way lets
     /// only the one port pass.
-    fn doubt_bulk_port(&mut self, lane: Lane) {
-        let heard = self.liveness.heard_at() > self.sending.bulk.flight.last_step();
-        if lane == Lane::Bulk && heard && self.bulk_port().is_some() {
+    fn doubt_bulk_port(&mut self, lane: Lane, given_up: bool) {
+        if lane == Lane::Small || self.bulk_port().is_none() {
+            return;
+        }
+        if given_up && self.liveness.heard_at() > self.sending.bulk.flight.silent_since() {
             self.shuns_bulk_port = true;
             self.statistics.bulk_ports_shunned += 1;
         }
+        // Is it the peer, or only that port?
+        self.ping.small = true;
     }
 
     /// The port of its own that the peer's bulk lane is reached at.

@@ -96,6 +96,7 @@ pub(crate) struct Flight {
     loss_time: Option<Time>,
     /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told something new came.
     last_step: Time,
+    silent_since: Time,
     /// That datagram asked to be acknowledged at once.
     asked: bool,
     doubtful: Doubtful,
@@ -120,6 +121,7 @@ impl Flight {
             overtaker: None,
             loss_time: None,
             last_step: Time(0),
+            silent_since: Time(0),
             asked: false,
             doubtful: Doubtful::default(),
             episode: Episode::default(),
@@ -167,6 +169,9 @@ impl Flight {
         if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
             // Nobody waits for it: no window, no probe timeout.
         } else if elicits {
+            if self.datagrams == 0 {
+                self.silent_since = now;
+            }
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
             (self.last_step, self.asked) = (now, asks);
@@ -274,6 +279,7 @@ impl Flight {
             self.overtaker = Some(Overtaker { number, round_trip: now - sent });
         }
         self.last_step = self.last_step.max(now);
+        self.silent_since = now;
         self.probe.answered();
         self.trim();
         round_trip
@@ -373,9 +379,9 @@ impl Flight {
         silence
     }
 
-    /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told something new came.
-    pub fn last_step(&self) -> Time {
-        self.last_step
+    /// Since when nothing of what is in flight was acknowledged.
+    pub fn silent_since(&self) -> Time {
+        self.silent_since
     }
 
     pub fn loss_time(&self) -> Option<Time> {

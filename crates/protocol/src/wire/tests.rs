@@ -258,6 +258,11 @@ fn frames_out_of_place() {
     // WIRE-5.4: the handshake's seal and no other for connection 0, and the other way round.
     assert_eq!(View::parse(&build(0, SealKind::EndToEnd, &|b| b.ping())).unwrap_err(), Malformed::Header);
     assert_eq!(View::parse(&build(5, SealKind::Handshake, &|b| b.ping())).unwrap_err(), Malformed::Header);
+    // WIRE-2.7: data goes by either lane, handshakes by the small one.
+    let by_bulk = |b: &mut Builder<'_>| b.flag(Flags::BULK_LANE);
+    assert_eq!(View::parse(&build(5, SealKind::EndToEnd, &by_bulk)).unwrap().header().lane(), Lane::Bulk);
+    assert_eq!(View::parse(&build(5, SealKind::EndToEnd, &|b| b.ping())).unwrap().header().lane(), Lane::Small);
+    assert_eq!(View::parse(&build(0, SealKind::Handshake, &by_bulk)).unwrap_err(), Malformed::Header);
 }
 
 /// WIRE-1.3, WIRE-2.1, 2.4, 2.5 and 2.6, WIRE-3.1 and 3.2: what has no meaning is malformed, field by field.

@@ -35,12 +35,14 @@ pub(super) struct Looks {
     small: usize,
     /// When bulk did.
     bulk: usize,
+    /// The latest look left bulk to the next one.
+    bulk_waits: bool,
 }
 
 impl Looks {
     pub(super) fn new() -> Looks {
         // Nothing has come lately.
-        Looks { count: BULK_LATELY.max(SMALL_LATELY), aside: 0, hot: 0, hot_bulk: 0, small: 0, bulk: 0 }
+        Looks { count: BULK_LATELY.max(SMALL_LATELY), aside: 0, hot: 0, hot_bulk: 0, small: 0, bulk: 0, bulk_waits: false }
     }
 }
 
@@ -52,7 +54,12 @@ impl UdpLink {
         let now = self.looks.count;
         let small = self.look_at_small(self.looks.hot, take)?;
         let mut taken = small;
-        if !self.bulk.is_empty() && (now.wrapping_sub(self.looks.bulk) < BULK_LATELY || now.is_multiple_of(LOOK_ASIDE)) {
+        // Somebody may wait for what is small; bulk can wait once.
+        self.looks.bulk_waits = small > 0 && !self.looks.bulk_waits;
+        if !self.bulk.is_empty()
+            && !self.looks.bulk_waits
+            && (now.wrapping_sub(self.looks.bulk) < BULK_LATELY || now.is_multiple_of(LOOK_ASIDE))
+        {
             taken += self.look_at_bulk(self.looks.hot_bulk, take)?;
         }
         if now % LOOK_ASIDE == LOOK_ASIDE / 2 {

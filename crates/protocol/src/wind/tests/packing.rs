@@ -8,19 +8,19 @@ use crate::wire::{Frame, View};
 use std::vec::Vec;
 
 /// A node that may send as much as it likes, and its peer.
-fn established(settings: Settings) -> World {
+pub fn established(settings: Settings) -> World {
     let mut world = World::established(settings, Faults::default(), 7);
     world.run(World::is_idle);
     world
 }
 
-fn message(class: Class, id: u64, len: u64) -> Message {
+pub fn message(class: Class, id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: class == Class::Unordered }.head(0);
     Message { class, urgent: false, credited: false, head, body: Body::Inline(body(id, 0, len)), token: Token(id) }
 }
 
 /// All that a node has to send now, with room for the tags.
-fn send(node: &mut Node, world_now: crate::time::Time) -> Vec<Vec<u8>> {
+pub fn send(node: &mut Node, world_now: crate::time::Time) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
         let mut bytes = Vec::new();
@@ -40,7 +40,7 @@ fn is_bulk(datagram: &[u8]) -> bool {
     has(datagram, |frame| matches!(frame, Frame::Fragment(_)))
 }
 
-fn is_small(datagram: &[u8]) -> bool {
+pub fn is_small(datagram: &[u8]) -> bool {
     has(datagram, |frame| matches!(frame, Frame::Message(_)))
 }
 
@@ -67,32 +67,6 @@ fn small_messages_share_datagrams_and_go_before_bulk() {
     let first = numbers(Lane::Small).next().unwrap().number;
     assert!(numbers(Lane::Small).zip(first..).all(|(header, number)| header.number == number));
     assert!(numbers(Lane::Bulk).zip(2..).all(|(header, number)| header.number == number));
-}
-
-/// WIND-6.1: a full window of bulk holds back nothing that is small, nor the other way round.
-#[test]
-fn neither_lane_waits_for_the_others_window() {
-    let mut world = established(Settings::default());
-    let now = world.now;
-    world.nodes[0].connection.post(now, message(Class::Unordered, 1, 10_000_000)).unwrap();
-    let bulk = send(&mut world.nodes[0], now);
-    assert!(!bulk.is_empty() && !world.nodes[0].connection.has_due(now));
-    world.nodes[0].connection.post(now, message(Class::Unordered, 2, 8)).unwrap();
-    let small = send(&mut world.nodes[0], now);
-    assert!(small.len() == 1 && is_small(&small[0]));
-    // The small one arrives first; its acknowledgement says nothing of the others, and they are not taken for lost.
-    let peer = &mut world.nodes[1];
-    peer.connection.receive(now, &View::parse(&small[0]).unwrap(), 0, &mut peer.upper);
-    assert_eq!(peer.upper.order, [1]);
-    let later = now + ACK_DELAY;
-    for answer in send(&mut world.nodes[1], later) {
-        let node = &mut world.nodes[0];
-        node.connection.receive(later, &View::parse(&answer).unwrap(), 0, &mut node.upper);
-    }
-    assert_eq!(world.nodes[0].connection.poll_event(), Some(Event::Acknowledged(Token(2))));
-    let statistics = world.nodes[0].connection.statistics();
-    assert_eq!(statistics.lost_by_reordering + statistics.lost_by_time, 0);
-    assert_eq!(world.nodes[0].connection.snapshot().datagrams_in_flight, bulk.len());
 }
 
 /// WIND-3.7: one system call can send a run.

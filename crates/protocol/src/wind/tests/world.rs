@@ -175,7 +175,7 @@ pub struct Node {
 
 impl Node {
     pub fn new(settings: Settings, rank: Rank, incarnation: u64, connection: u64, now: Time) -> Node {
-        let me = Introduction::here(rank, 2, incarnation, connection);
+        let me = Introduction { bulk_port: 7000 + rank as u16, ..Introduction::here(rank, 2, incarnation, connection) };
         Node {
             connection: Connection::new(settings, me, 1 - rank, 2, now),
             upper: Oracle::default(),
@@ -192,6 +192,8 @@ pub struct World {
     pub now: Time,
     /// Path 0 of node 0's candidates for the peer leads nowhere.
     pub dead_path: bool,
+    /// Nothing gets through to ports for bulk.
+    pub one_port_only: bool,
     pub datagrams: u64,
     /// Bytes of the largest datagram that the path to each node carries; larger ones vanish.
     pub fits: [usize; 2],
@@ -213,6 +215,7 @@ impl World {
             channel: Channel::new(faults, seed),
             now,
             dead_path: false,
+            one_port_only: false,
             datagrams: 0,
             fits: [usize::MAX; 2],
             told: false,
@@ -261,7 +264,7 @@ impl World {
                 }
                 continue;
             }
-            if !(self.dead_path && transmit.path == 0) {
+            if !(self.dead_path && transmit.path == 0 || self.one_port_only && transmit.port.is_some()) {
                 self.channel.send(self.now, Arrival { to: 1 - from, path: transmit.path, bytes });
             }
         }

@@ -1,0 +1,60 @@
+//! What is small and bulk go their own ways (WIND-3.6), and bulk finds another if its own is closed.
+
+use super::channel::Faults;
+use super::packing::{established, is_small, message, send};
+use super::world::World;
+use crate::limits::ACK_DELAY;
+use crate::wind::*;
+use crate::wire::View;
+
+/// WIND-6.1: a full window of bulk holds back nothing that is small, nor the other way round.
+#[test]
+fn neither_lane_waits_for_the_others_window() {
+    let mut world = established(Settings::default());
+    let now = world.now;
+    world.nodes[0].connection.post(now, message(Class::Unordered, 1, 10_000_000)).unwrap();
+    let bulk = send(&mut world.nodes[0], now);
+    assert!(!bulk.is_empty() && !world.nodes[0].connection.has_due(now));
+    world.nodes[0].connection.post(now, message(Class::Unordered, 2, 8)).unwrap();
+    let small = send(&mut world.nodes[0], now);
+    assert!(small.len() == 1 && is_small(&small[0]));
+    // The small one arrives first; its acknowledgement says nothing of the others, and they are not taken for lost.
+    let peer = &mut world.nodes[1];
+    peer.connection.receive(now, &View::parse(&small[0]).unwrap(), 0, &mut peer.upper);
+    assert_eq!(peer.upper.order, [1]);
+    let later = now + ACK_DELAY;
+    for answer in send(&mut world.nodes[1], later) {
+        let node = &mut world.nodes[0];
+        node.connection.receive(later, &View::parse(&answer).unwrap(), 0, &mut node.upper);
+    }
+    assert_eq!(world.nodes[0].connection.poll_event(), Some(Event::Acknowledged(Token(2))));
+    let statistics = world.nodes[0].connection.statistics();
+    assert_eq!(statistics.lost_by_reordering + statistics.lost_by_time, 0);
+    assert_eq!(world.nodes[0].connection.snapshot().datagrams_in_flight, bulk.len());
+}
+
+/// WIND-8.9.
+#[test]
+fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
+    let transfer = |world: &mut World, id: u64| {
+        world.nodes[0].connection.post(world.now, message(Class::Unordered, id, 300_000)).unwrap();
+        world.run(|world| world.nodes[1].upper.placed_bytes >= 300_000 * id);
+        let mut bytes = std::vec::Vec::new();
+        world.nodes[0].connection.post(world.now, message(Class::Unordered, 0, 3000)).unwrap();
+        world.nodes[0].connection.transmit_by(Lane::Bulk, world.now, &mut bytes).map(|transmit| transmit.port)
+    };
+    let mut open = World::established(Settings::default(), Faults::default(), 3);
+    assert_eq!(transfer(&mut open, 1), Some(Some(7001)));
+    assert_eq!(open.nodes[0].connection.statistics().bulk_ports_shunned, 0);
+    let mut closed = World::established(Settings::default(), Faults::default(), 3);
+    closed.one_port_only = true;
+    assert_eq!(transfer(&mut closed, 1), Some(None));
+    assert_eq!(closed.nodes[0].connection.statistics().bulk_ports_shunned, 1);
+    // A peer that stands still is no reason: nothing of it was heard.
+    let mut asleep = World::established(Settings::default(), Faults::default(), 3);
+    asleep.run(World::is_idle);
+    asleep.nodes[1].asleep = true;
+    asleep.nodes[0].connection.post(asleep.now, message(Class::Unordered, 1, 300_000)).unwrap();
+    asleep.run(|world| world.nodes[0].connection.statistics().probe_timeouts > 4);
+    assert_eq!(asleep.nodes[0].connection.statistics().bulk_ports_shunned, 0);
+}
