@@ -3,7 +3,8 @@
 use super::watch::LinkWatch;
 use super::{EngineMode, Node};
 use crate::engine::{Request, Submission};
-use crate::role::Sleep;
+use crate::role::{LOOK_SOON, Sleep};
+use oikaze_os::cpu::TimerSlack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -36,11 +37,17 @@ impl Drop for EndTogether {
 impl Node {
     fn help(&self) {
         let mut watch = LinkWatch::new(self);
+        let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
         while !self.closing.load(Ordering::SeqCst) {
             let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
-                Sleep::Watch => (true, self.watch(&mut watch)),
+                Sleep::Watch => {
+                    timers.set_lax(false);
+                    (true, self.watch(&mut watch))
+                }
                 Sleep::Away(limit) => {
                     watch.release();
+                    // Whoever drives keeps its core.
+                    timers.set_lax(true);
                     let faults = self.poll(&self.helper, false, true, limit);
                     self.helper.wake_up();
                     (false, faults)

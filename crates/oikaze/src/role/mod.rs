@@ -26,10 +26,11 @@ use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
 
 /// A gap between two drivers of up to this many nanoseconds is short: waking the helper for it would be a waste.
 pub(crate) const GAP_SHORT: u64 = 50_000;
-/// A helper that looks by itself within this many nanoseconds need not be woken for a short gap.
-pub(crate) const LOOK_SOON: u64 = 1_000_000;
+/// A helper that looks by itself within this many nanoseconds (or twice as many, where that spares an interrupt) need not be woken for a
+/// short gap.
+pub(crate) const LOOK_SOON: u64 = 2_000_000;
 /// While one driver stays, the helper looks ever more rarely, down to this; then a leaver always wakes it.
-const LOOK_LATE: u64 = 64_000_000;
+const LOOK_LATE: u64 = 32 * LOOK_SOON;
 /// A helper that happened to look into a short gap looks again after this many nanoseconds: each look takes the core away from
 /// the application for a moment.
 const LOOK_AGAIN: u64 = LOOK_SOON;

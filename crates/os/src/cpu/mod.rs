@@ -1,9 +1,11 @@
 //! Cores and waiting: how many this process may use, pinning to one, what ends a sleep, what work has cost.
 
 mod event;
+mod slack;
 mod spent;
 mod topology;
 
 pub use event::Event;
+pub use slack::TimerSlack;
 pub use spent::Meter;
 pub use topology::{CpuId, Topology, pin_to_core, usable_cores};
