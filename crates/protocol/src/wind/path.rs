@@ -43,6 +43,8 @@ impl Connection {
         let sizes = Sizes::within(self.mtu.size(), self.settings.seal);
         if !self.outbox.is_cut(sizes) {
             self.outbox.resize(sizes);
+            let size = self.mtu.size() as u64;
+            self.sending.both_mut().into_iter().for_each(|sending| sending.controller.resized(size));
         }
     }
 }

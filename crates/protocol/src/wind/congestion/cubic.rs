@@ -150,6 +150,13 @@ impl Controller for Cubic {
         (self.cut, self.epoch, self.rest) = (Some(now), None, 0);
     }
 
+    fn resized(&mut self, datagram: u64) {
+        self.limits = self.limits.resized(datagram);
+        self.window = self.limits.clamp(self.window);
+        // The curve was computed in datagrams of the other size.
+        self.epoch = None;
+    }
+
     fn haste(&self) -> u64 {
         if self.window < self.threshold { HASTE_DOUBLING } else { HASTE }
     }

@@ -209,6 +209,14 @@ impl Controller for Delay {
         self.threshold = half;
     }
 
+    fn resized(&mut self, datagram: u64) {
+        self.limits = self.limits.resized(datagram);
+        self.window = self.limits.clamp(self.window);
+        if let Some(cubic) = self.rivals.contest_mut() {
+            cubic.resized(datagram);
+        }
+    }
+
     fn haste(&self) -> u64 {
         match self.rivals.contest() {
             Some(cubic) => cubic.haste(),

@@ -56,6 +56,9 @@ pub trait Controller: Send + Sync {
     /// Nothing was acknowledged through several probe timeouts.
     fn stalled(&mut self, now: Time);
 
+    /// A full datagram has so many bytes from now on (WIND-8).
+    fn resized(&mut self, _datagram: u64) {}
+
     /// The pace (WIND-9.8): what may go in one smoothed round trip, in percent of the window.
     fn haste(&self) -> u64 {
         HASTE
@@ -135,6 +138,11 @@ impl Limits {
         let least = (2 * datagram).min(most).max(datagram);
         let most = most.max(least);
         Limits { datagram, least, first: (32 * datagram).clamp(least, most), most }
+    }
+
+    /// The same for datagrams of another size.
+    fn resized(&self, datagram: u64) -> Limits {
+        Limits::new(datagram, self.most)
     }
 
     fn clamp(&self, window: u64) -> u64 {

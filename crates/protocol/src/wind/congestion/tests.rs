@@ -152,6 +152,21 @@ fn a_loss_that_was_none_is_undone() {
     }
 }
 
+/// WIND-6.2: two datagrams of the size in use.
+#[test]
+fn a_path_that_becomes_narrow_or_wide_changes_the_steps() {
+    for algorithm in [Algorithm::Delay, Algorithm::Cubic] {
+        let mut flow = algorithm.controller(9000, 1 << 20);
+        flow.stalled(Time(1));
+        assert_eq!(flow.window(), 18_000);
+        flow.resized(1500);
+        flow.stalled(Time(2));
+        assert_eq!(flow.window(), 3000);
+        flow.resized(9000);
+        assert_eq!(flow.window(), 18_000);
+    }
+}
+
 /// WIND-9.7
 #[test]
 fn algorithms_have_names() {
