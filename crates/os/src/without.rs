@@ -16,6 +16,8 @@ pub struct Without {
     pub gso: bool,
     /// Several datagrams received as one buffer (`UDP_GRO`).
     pub gro: bool,
+    /// Receiving bulk straight into its place.
+    pub foresee: bool,
     /// A socket of its own for bulk.
     pub lanes: bool,
     /// Sockets of their own for the peers that are talked to most.
@@ -41,12 +43,13 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 10] = [
+const SWITCHES: [(&str, Switch); 11] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
     ("gso", |w| &mut w.gso),
     ("gro", |w| &mut w.gro),
+    ("foresee", |w| &mut w.foresee),
     ("lanes", |w| &mut w.lanes),
     ("connect", |w| &mut w.connect),
     ("ipv6", |w| &mut w.ipv6),

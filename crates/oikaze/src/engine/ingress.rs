@@ -5,17 +5,22 @@
 //! kept of it.
 
 use super::allowance::Allowance;
+use super::foresight::Foresight;
 use super::peers::Peers;
+use super::priority::Priority;
 use super::seal::{Checksum, HandshakeSeal};
 use super::upward::Upward;
 use super::{Counters, Engine};
-use oikaze_os::link::{Arrival, Link};
+use oikaze_os::link::{Arrival, Foreseen, Link, Scattered, Sink};
+use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::limits::DATAGRAM_MIN;
 use oikaze_protocol::planted::{Bug, planted};
+use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wire::{Lane, Seal, View};
+use oikaze_protocol::wind::congestion::Shares;
+use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
 use std::net::SocketAddr;
 
 /// Who is at the door, and how much their knocking may cost.
@@ -48,9 +53,12 @@ enum Dropped {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        let Self {
+        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, .. } = self;
+        let Self { shares, priority, door, counters, foresight, .. } = self;
+        let (me, checksum) = (*me, *checksum);
+        let mut ingress = Ingress {
             me,
-            link,
+            now,
             pages,
             memory,
             peers,
@@ -62,40 +70,88 @@ impl<L: Link, P: Pages> Engine<L, P> {
             priority,
             door,
             counters,
-            ..
-        } = self;
-        let mut received = 0;
-        let outcome = link.receive(&mut |Arrival { from, bytes, congested }| {
-            received += 1;
-            let checked = View::parse(bytes).map_err(|_| Dropped::Stranger).and_then(|view| {
-                let (rank, path) = if view.is_handshake() {
-                    introduced(&view, bytes.len(), from, peers, (handshake_seal, door), *me, now)?
-                } else {
-                    addressee(&view, from, peers, *checksum)?
-                };
-                Ok((view, rank, path))
-            });
-            let (view, rank, path) = match checked {
-                Ok(checked) => checked,
-                Err(dropped) => return dropped.count(counters),
-            };
-            let Some(peer) = peers.touch(rank) else { return };
-            if congested {
-                peer.connection.marked(view.header().lane());
-            }
-            let mut upper = Upward { rma, coherence, memory, pages };
-            let delivered = peer.connection.statistics().messages_delivered;
-            peer.connection.receive(now, &view, path, &mut upper);
-            if view.header().lane() == Lane::Small && peer.connection.statistics().messages_delivered > delivered {
-                priority.small_came(now);
-            }
-            shares.received(rank, bytes.len() as u64, now);
-            peer.connection.grant(shares.of(rank, now));
-        });
+            foresight,
+            received: 0,
+        };
+        let outcome = link.receive_into(&mut ingress);
+        let received = ingress.received;
         if outcome.is_err() {
-            counters.send_errors += 1;
+            self.counters.send_errors += 1;
         }
         received
+    }
+}
+
+/// The parts of an engine that datagrams come to.
+pub(super) struct Ingress<'e, P> {
+    me: Rank,
+    now: Time,
+    pages: &'e mut P,
+    pub memory: &'e mut RegionTable,
+    pub peers: &'e mut Peers,
+    pub rma: &'e mut Rma,
+    coherence: &'e mut Coherence,
+    handshake_seal: &'e HandshakeSeal,
+    pub checksum: Checksum,
+    shares: &'e mut Shares,
+    priority: &'e mut Priority,
+    door: &'e mut Door,
+    counters: &'e mut Counters,
+    pub foresight: &'e mut Foresight,
+    received: usize,
+}
+
+impl<P: Pages> Ingress<'_, P> {
+    /// A datagram, whole or in parts.
+    fn datagram(&mut self, view: Result<View<'_>, Malformed>, from: SocketAddr, congested: bool) {
+        self.received += 1;
+        let now = self.now;
+        let checked = view.map_err(|_| Dropped::Stranger).and_then(|view| {
+            let (rank, path) = if view.is_handshake() {
+                introduced(&view, from, self.peers, (self.handshake_seal, self.door), self.me, now)?
+            } else {
+                addressee(&view, from, self.peers, self.checksum)?
+            };
+            Ok((view, rank, path))
+        });
+        let (view, rank, path) = match checked {
+            Ok(checked) => checked,
+            Err(dropped) => return dropped.count(self.counters),
+        };
+        let Some(peer) = self.peers.touch(rank) else { return };
+        if congested {
+            peer.connection.marked(view.header().lane());
+        }
+        let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
+        let mut upper = Upward { rma, coherence, memory: &mut *self.memory, pages: &mut *self.pages };
+        let delivered = peer.connection.statistics().messages_delivered;
+        peer.connection.receive(now, &view, path, &mut upper);
+        if view.header().lane() == Lane::Small && peer.connection.statistics().messages_delivered > delivered {
+            self.priority.small_came(now);
+        }
+        self.shares.received(rank, view.len() as u64, now);
+        peer.connection.grant(self.shares.of(rank, now));
+        if !view.payload().is_empty() {
+            self.foresight.peer = Some(rank);
+        }
+    }
+}
+
+impl<P: Pages> Sink for Ingress<'_, P> {
+    fn take(&mut self, Arrival { from, bytes, congested }: Arrival<'_>) {
+        self.datagram(View::parse(bytes), from, congested);
+    }
+
+    fn foresee(&mut self) -> Option<Foreseen> {
+        self.guess()
+    }
+
+    fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
+        self.is_as_told(index, scattered)
+    }
+
+    fn take_scattered(&mut self, Scattered { from, head, payload, tag, congested }: Scattered<'_>) {
+        self.datagram(View::parse_parts(head, payload, tag), from, congested);
     }
 }
 
@@ -113,14 +169,13 @@ fn addressee(view: &View<'_>, from: SocketAddr, peers: &mut Peers, checksum: Che
 /// Who introduces itself by a handshake datagram, if it knows the job's secret (WIND-10.3).
 fn introduced(
     view: &View<'_>,
-    len: usize,
     from: SocketAddr,
     peers: &mut Peers,
     (seal, door): (&HandshakeSeal, &mut Door),
     me: Rank,
     now: Time,
 ) -> Result<(Rank, u8), Dropped> {
-    if len > DATAGRAM_MIN || !view.payload().is_empty() {
+    if view.len() > DATAGRAM_MIN || !view.payload().is_empty() {
         return Err(Dropped::Stranger);
     }
     let rank = view.sender().filter(|rank| *rank != me).ok_or(Dropped::Stranger)?;

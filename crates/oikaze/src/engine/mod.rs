@@ -14,6 +14,7 @@ mod deadlines;
 mod egress;
 mod events;
 pub mod failure;
+mod foresight;
 mod ingress;
 pub mod operation;
 mod peer;
@@ -153,6 +154,7 @@ pub struct Engine<L, P> {
     notices: Vec<String>,
     counters: Counters,
     door: ingress::Door,
+    foresight: foresight::Foresight,
     /// When the latest turn began.
     now: Time,
     /// When the link was last asked for what has arrived.
@@ -216,6 +218,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             notices: Vec::new(),
             counters: Counters::default(),
             door: ingress::Door::new(now),
+            foresight: foresight::Foresight::default(),
             now,
             looked: now,
             news: 0,

@@ -1,7 +1,7 @@
 //! The engine by itself: turns over a wire in memory, time as the test says.
 
 use super::*;
-use oikaze_os::link::{Arrival, LocalAddress, Outgoing, Statistics};
+use oikaze_os::link::{Arrival, Foreseen, LocalAddress, Outgoing, Scattered, Sink, Statistics};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::PageSet;
 use oikaze_protocol::limits::{ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT};
@@ -20,6 +20,45 @@ pub(super) struct Wire {
     pub(super) to: Queue,
     pub(super) from: Queue,
     pub(super) full: bool,
+    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine foresees them.
+    pub(super) scatters: bool,
+    /// Datagrams that came to their place.
+    pub(super) in_place: usize,
+}
+
+/// What a buffer of a socket holds.
+const BUFFER: usize = 64 << 10;
+
+impl Wire {
+    /// One run of equal datagrams, as the kernel joins them, with the first payloads where they are foreseen to belong.
+    fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {
+        let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
+            some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
+        };
+        let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() else { return arrivals(sink, run) };
+        let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag) else {
+            // It has been written to all the same.
+            places.fill(0, &vec![0x33; places.len()]);
+            return arrivals(sink, run);
+        };
+        let slots = (places.len() / payload).min(run.len());
+        let (here, beyond) = run.split_at(slots);
+        here.iter().enumerate().for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
+        let one = |at: usize| Scattered {
+            from: address(0),
+            head: &run[at][..head],
+            payload: places.part(at * payload, payload).unwrap(),
+            tag: &run[at][stride - tag..],
+            congested: false,
+        };
+        if (0..slots).all(|at| sink.confirm(at, &one(at))) {
+            (0..slots).for_each(|at| sink.take_scattered(one(at)));
+            self.in_place += slots;
+            arrivals(sink, beyond);
+        } else {
+            arrivals(sink, run);
+        }
+    }
 }
 
 pub(super) fn open<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -47,6 +86,20 @@ impl Link for Wire {
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
         // There are two nodes: whoever is not us has sent it, and the address tells only that.
         burst.iter().for_each(|bytes| take(Arrival::new(address(0), bytes)));
+        Ok(burst.len())
+    }
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if !self.scatters {
+            return self.receive(&mut |arrival| sink.take(arrival));
+        }
+        let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
+        let mut rest = &burst[..];
+        while let Some(first) = rest.first() {
+            let alike = rest.iter().take(BUFFER / first.len().max(1)).take_while(|bytes| bytes.len() == first.len()).count();
+            let (run, later) = rest.split_at(alike.max(1));
+            self.run(sink, run);
+            rest = later;
+        }
         Ok(burst.len())
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
@@ -107,7 +160,7 @@ impl Node {
 /// Two nodes that are connected, and the time.
 pub(super) fn pair() -> (Node, Node, Time) {
     let (one, other) = (Queue::default(), Queue::default());
-    let wire = |to: &Queue, from: &Queue| Wire { to: Arc::clone(to), from: Arc::clone(from), full: false };
+    let wire = |to: &Queue, from: &Queue| Wire { to: Arc::clone(to), from: Arc::clone(from), ..Wire::default() };
     let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
     let mut now = Time(0);
     while !(a.engine.is_connected(1) && b.engine.is_connected(0)) {

@@ -64,6 +64,7 @@ counters! {
         pub bytes_out: u64,
         pub calls_out: u64,
         pub datagrams_in: u64,
+        pub in_place: u64,
         pub bytes_in: u64,
         pub calls_in: u64,
         pub would_block: u64,
@@ -79,13 +80,14 @@ counters! {
 impl From<link::Statistics> for LinkCounters {
     fn from(link: link::Statistics) -> Self {
         let link::Statistics { datagrams_out, bytes_out, calls_out, datagrams_in, bytes_in, calls_in, .. } = link;
-        let link::Statistics { would_block, unreachable, too_big, truncated, overflowed, .. } = link;
+        let link::Statistics { in_place, would_block, unreachable, too_big, truncated, overflowed, .. } = link;
         let (send_buffer, receive_buffer) = (link.send_buffer as u64, link.receive_buffer as u64);
         Self {
             datagrams_out,
             bytes_out,
             calls_out,
             datagrams_in,
+            in_place,
             bytes_in,
             calls_in,
             would_block,

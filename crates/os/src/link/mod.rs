@@ -9,12 +9,14 @@ mod addresses;
 mod conformance;
 mod fault;
 pub mod floor;
+mod sink;
 mod statistics;
 mod tap;
 mod udp;
 
 pub use addresses::{LocalAddress, local_addresses, path_mtu};
 pub use fault::{Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Verdict};
+pub use sink::{Foreseen, Scattered, Sink};
 pub use statistics::{Offload, Statistics};
 pub use tap::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE};
 pub use tap::{Passing, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace};
@@ -103,6 +105,14 @@ pub trait Link: Send {
     /// Only what makes the link useless.
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize>;
 
+    /// As [`Link::receive`]; bulk may be received straight into its place, if the sink foresees it.
+    ///
+    /// # Errors
+    /// As there.
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        self.receive(&mut |arrival| sink.take(arrival))
+    }
+
     /// Where this link can be reached: one entry for each usable interface address it is bound to.
     ///
     /// # Errors
@@ -166,6 +176,9 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         (**self).receive(take)
+    }
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        (**self).receive_into(sink)
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
         (**self).local_addresses()

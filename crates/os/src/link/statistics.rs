@@ -24,7 +24,9 @@ pub struct Statistics {
     pub calls_out: u64,
     /// Datagrams that arrived.
     pub datagrams_in: u64,
-    /// Their bytes.
+    /// Of these, how many were received straight into their place.
+    pub in_place: u64,
+    /// Bytes of all that arrived.
     pub bytes_in: u64,
     /// System calls that brought them.
     pub calls_in: u64,

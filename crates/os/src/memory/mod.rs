@@ -4,6 +4,7 @@
 //! - [`RegionTable`]: the regions of one engine, by slot and by key, with rights and bounds; what the protocol calls
 //!   [`Memory`](oikaze_protocol::rma::Memory).
 //! - [`Gather`]: bytes of a region on their way into an iovec.
+//! - [`Scatter`]: bytes of a region that an iovec is filled into.
 //! - [`shared`]: shared arrays (spec/coherence.md), tracked page by page.
 //! - [`scope`]: memory of the program lent to the runtime until the scope ends.
 //!
@@ -21,6 +22,7 @@ mod gather;
 pub(crate) mod mapping;
 mod memfd;
 mod region;
+mod scatter;
 pub mod shared;
 mod table;
 #[cfg(test)]
@@ -31,4 +33,5 @@ pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;
 pub use region::{Region, RegionKind};
+pub use scatter::Scatter;
 pub use table::{RegionTable, Registered};

@@ -1,7 +1,7 @@
 //! The regions of one engine.
 
 use super::region::Side;
-use super::{AccessError, Gather, MemoryError, Region};
+use super::{AccessError, Gather, MemoryError, Region, RegionKind, Scatter};
 use core::hash::{BuildHasherDefault, Hasher};
 use oikaze_protocol::rma::{AtomicOp, Memory, Rights};
 use oikaze_protocol::wind::{Refusal, Segment};
@@ -103,6 +103,18 @@ impl RegionTable {
     pub fn gather(&self, segment: Segment) -> Option<Gather> {
         let (at, hold) = self.entry(segment.region)?.region.hold(segment.offset, segment.len).ok()?;
         Some(Gather::new(at, usize::try_from(segment.len).ok()?, hold))
+    }
+
+    /// Bytes to be received straight into their place, kept there until the answer is dropped. `None` as for [`RegionTable::gather`], if
+    /// the memory was lent for reading, and for shared arrays, whose pages may never hold what was not verified.
+    #[must_use]
+    pub fn scatter(&self, segment: Segment) -> Option<Scatter> {
+        let region = self.region(segment.region)?;
+        if region.kind() == RegionKind::Alias || !region.rights().contains(Rights::WRITE) {
+            return None;
+        }
+        let (at, hold) = region.hold(segment.offset, segment.len).ok()?;
+        Some(Scatter::new(at, usize::try_from(segment.len).ok()?, hold))
     }
 
     /// Live regions.

@@ -327,3 +327,46 @@ fn nonsense_is_refused_with_its_reason() {
     assert_eq!(region.store_u64(4, 1), Err(AccessError::Misaligned { offset: 4 }));
     assert!(region.load_u64(96).is_err());
 }
+
+/// What may be received straight into its place (MEM-3.7): live, inside, writable, and no page of a shared array.
+#[test]
+fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {
+    let mut table = RegionTable::new();
+    let region = Region::private(100).unwrap();
+    let slot = table.insert(region.clone(), Rights::ALL).unwrap().slot;
+    let at = |region, offset, len| Segment { region, offset, len };
+    let mut scatter = table.scatter(at(slot, 10, 20)).unwrap();
+    scatter.fill(15, &[1, 2, 3, 4, 5]);
+    scatter.fill(16, &[9; 5]);
+    scatter.fill(usize::MAX, &[9; 5]);
+    assert_eq!(
+        (scatter.part(15, 5), scatter.part(16, 5), scatter.part(usize::MAX, 2)),
+        (Some([1, 2, 3, 4, 5].as_slice()), None, None)
+    );
+    let mut bytes = [0; 100];
+    region.read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().enumerate().all(|(index, byte)| *byte == if (25..30).contains(&index) { index as u8 - 24 } else { 0 }));
+    // What was received there is written there: nothing changes, and nothing is lost.
+    table.write(slot, 25, scatter.part(15, 5).unwrap());
+    assert_eq!(scatter.part(15, 5), Some([1, 2, 3, 4, 5].as_slice()));
+    for wrong in [at(slot, 90, 11), at(slot, u64::MAX, 2), at(slot + 1, 0, 1)] {
+        assert!(table.scatter(wrong).is_none(), "{wrong:?}");
+    }
+    drop(scatter);
+    table.remove(slot);
+    assert!(table.scatter(at(slot, 0, 1)).is_none());
+    let (read, mut write) = ([0; 8], [0; 8]);
+    let kept = scope(|scope| {
+        let read = table.insert_local(scope.borrow(&read)).unwrap();
+        let write = table.insert_local(scope.borrow_mut(&mut write)).unwrap();
+        assert!(table.scatter(at(read, 0, 8)).is_none() && table.scatter(at(write, 0, 8)).is_some());
+        write
+    });
+    assert!(table.scatter(at(kept, 0, 8)).is_none(), "the loan is over");
+    let owner: std::sync::Arc<dyn super::region::Owner> = std::sync::Arc::new(());
+    let mut page = vec![0_u8; 64];
+    // SAFETY: the page outlives the table's use of it below, and nobody else refers to it.
+    let alias = unsafe { Region::from_alias(owner, core::ptr::NonNull::new(page.as_mut_ptr()).unwrap(), 64) };
+    let alias = table.insert_local(alias).unwrap();
+    assert!(table.scatter(at(alias, 0, 8)).is_none(), "a shared array");
+}

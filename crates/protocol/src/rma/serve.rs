@@ -54,6 +54,20 @@ impl Rma {
         }
     }
 
+    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and nowhere else (MEM-3.7).
+    pub fn place_of(&mut self, from: Rank, number: u64, start: u64, len: u64, memory: &impl Memory) -> Option<Segment> {
+        let (region, offset, whole) = match self.peers.get(&from)?.transfers.get(&number)? {
+            Transfer::Put { key, offset, len } => (memory.locate(*key, *offset, *len, Rights::WRITE).ok()?, *offset, *len),
+            Transfer::Data { ticket } => {
+                let ticket = *ticket;
+                let Segment { region, offset, len } = self.destination(from, number, ticket)?;
+                (region, offset, len)
+            }
+        };
+        let inside = start.checked_add(len)? <= whole;
+        inside.then_some(Segment { region, offset: offset.checked_add(start)?, len })
+    }
+
     /// Upper's `deliver`: a message is whole and it is its turn (MEM-2.3, 2.4).
     ///
     /// # Errors

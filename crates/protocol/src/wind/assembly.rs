@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Where the bytes go.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Destination {
     /// To their place, by the upper layer.
     Place,
@@ -45,6 +45,11 @@ impl Assembly {
 
     pub fn is_whole(&self) -> bool {
         self.have.covers(&(0..self.len))
+    }
+
+    /// The first range from here on of which nothing has come.
+    pub fn missing(&self, from: u64) -> Option<Range<u64>> {
+        self.have.missing(from..self.len).next()
     }
 
     /// Take bytes in. `place` is called for those that have not come before, each once (WIRE-3.5, WIND-4.1).

@@ -4,6 +4,7 @@
 //! an unordered one when it is whole.
 
 use super::assembly::{Assembly, Destination, Filled};
+use super::expected::{Expected, Guess, Latest};
 use super::outgoing::cost;
 use super::{Admission, Class, Delivered, Head, Refusal, Upper};
 use crate::Rank;
@@ -88,6 +89,7 @@ pub(super) struct Inbox {
     credit_limit: u64,
     credit_used: u64,
     credit_told: u64,
+    guess: Guess,
 }
 
 impl Inbox {
@@ -102,6 +104,7 @@ impl Inbox {
             credit_limit: credit,
             credit_used: 0,
             credit_told: credit,
+            guess: Guess::default(),
         }
     }
 
@@ -208,7 +211,31 @@ impl Inbox {
         if ahead > u32::MAX / 2 {
             return Taken::Duplicate;
         }
-        self.fill(self.floor + u64::from(ahead), fragment.offset, bytes, above)
+        let message = self.floor + u64::from(ahead);
+        let taken = self.fill(message, fragment.offset, bytes, above);
+        if taken == Taken::New {
+            let end = fragment.offset.saturating_add(bytes.len() as u64);
+            self.guess = Guess(Some(Latest { message, end, piece: bytes.len() }));
+        }
+        taken
+    }
+
+    /// What follows the latest fragment: the rest of its message, or else the next one's beginning.
+    pub fn expected(&self) -> Option<Expected> {
+        let Latest { message, end, piece } = self.guess.0?;
+        self.missing(message, end, piece).or_else(|| self.missing(message + 1, 0, piece))
+    }
+
+    /// The first missing bytes of a body from here on, if it is placed as it comes and there are enough of them.
+    fn missing(&self, message: u64, from: u64, piece: usize) -> Option<Expected> {
+        match self.slots.get(usize::try_from(message.checked_sub(self.floor)?).ok()?) {
+            Some(Slot::Gathering(assembly)) if assembly.destination == Destination::Place => {
+                let missing = assembly.missing(from)?;
+                let left = missing.end - missing.start;
+                (piece > 0 && left >= piece as u64).then_some(Expected { message, offset: missing.start, left, piece })
+            }
+            _ => None,
+        }
     }
 
     /// A whole message came of which something is known already: what of it is missing is taken in (WIND-2.4).

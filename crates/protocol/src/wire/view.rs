@@ -52,10 +52,32 @@ impl<'a> View<'a> {
         }
     }
 
+    /// As [`View::parse`], of a datagram that was received into three places: what comes before the payload, the payload, the tag.
+    ///
+    /// # Errors
+    /// As there; also if a part is not as long as the header says.
+    pub fn parse_parts(head: &'a [u8], payload: &'a [u8], tag: &'a [u8]) -> Result<View<'a>, Malformed> {
+        let header = Header::parse(head).ok_or(Malformed::Header)?;
+        let (_, frames) = head.split_at_checked(HEADER_LEN).ok_or(Malformed::Truncated)?;
+        let is = [frames.len(), payload.len(), tag.len()];
+        if is == [usize::from(header.frames_len), usize::from(header.payload_len), header.seal.tag_len()] {
+            Ok(View { header, covered: head, frames, payload, tag })
+        } else {
+            Err(Malformed::Header)
+        }
+    }
+
     /// The fixed header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Bytes of the datagram.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "there is no datagram of no bytes")]
+    pub fn len(&self) -> usize {
+        self.covered.len() + self.payload.len() + self.tag.len()
     }
 
     /// Is this part of a handshake (connection 0)? Then [`View::sender`] names the peer.

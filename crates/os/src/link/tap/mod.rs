@@ -14,7 +14,7 @@ pub use pcapng::Pcapng;
 pub use settings::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE, TRACE_VARIABLE, TapSettings, TapSyntax};
 pub use trace::Trace;
 
-use super::{Arrival, Link, LocalAddress, Outgoing, Statistics, TooBig};
+use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
 use oikaze_protocol::wire::Lane;
 use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
@@ -202,6 +202,10 @@ impl<L: Link> Link for Tap<L> {
             self.flush();
         }
         Ok(received)
+    }
+
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if self.is_recording() { self.receive(&mut |arrival| sink.take(arrival)) } else { self.inner.receive_into(sink) }
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

@@ -1,6 +1,6 @@
 //! Which socket is looked at when: what is small comes before bulk, and what is quiet costs little.
 
-use super::super::Arrival;
+use super::super::sink::Sink;
 use super::receive::{BUFFER_LEN, BUFFERS};
 use super::{Socket, UdpLink};
 use std::io;
@@ -49,10 +49,10 @@ impl Looks {
 impl UdpLink {
     /// One look: at the socket of small datagrams that had something last; at that of bulk, if it had something lately; every few
     /// times at one of the others.
-    pub(super) fn look(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+    pub(super) fn look(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         self.looks.count = self.looks.count.wrapping_add(1);
         let now = self.looks.count;
-        let small = self.look_at_small(self.looks.hot, take)?;
+        let small = self.look_at_small(self.looks.hot, sink)?;
         let mut taken = small;
         // Somebody may wait for what is small; bulk can wait once.
         self.looks.bulk_waits = small > 0 && !self.looks.bulk_waits;
@@ -60,16 +60,16 @@ impl UdpLink {
             && !self.looks.bulk_waits
             && (now.wrapping_sub(self.looks.bulk) < BULK_LATELY || now.is_multiple_of(LOOK_ASIDE))
         {
-            taken += self.look_at_bulk(self.looks.hot_bulk, take)?;
+            taken += self.look_at_bulk(self.looks.hot_bulk, sink)?;
         }
         if now % LOOK_ASIDE == LOOK_ASIDE / 2 {
-            taken += self.look_aside(small > 0, take)?;
+            taken += self.look_aside(small > 0, sink)?;
         }
         Ok(taken)
     }
 
     /// At one that is not hot, in turn; it becomes hot if the hot one had nothing.
-    fn look_aside(&mut self, was_hot: bool, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+    fn look_aside(&mut self, was_hot: bool, sink: &mut dyn Sink) -> io::Result<usize> {
         let (small, bulk) = (self.connected.sockets.len() + self.sockets.len(), self.bulk.len());
         let (others, other_bulk) = (small.saturating_sub(1), bulk.saturating_sub(1));
         if others + other_bulk == 0 {
@@ -79,14 +79,14 @@ impl UdpLink {
         self.looks.aside = self.looks.aside.wrapping_add(1);
         if let Some(turn) = turn.checked_sub(others) {
             let index = (self.looks.hot_bulk + 1 + turn) % bulk;
-            let taken = self.look_at_bulk(index, take)?;
+            let taken = self.look_at_bulk(index, sink)?;
             if taken > 0 {
                 self.looks.hot_bulk = index;
             }
             return Ok(taken);
         }
         let index = (self.looks.hot + 1 + turn) % small;
-        let taken = self.look_at_small(index, take)?;
+        let taken = self.look_at_small(index, sink)?;
         if taken > 0 && !was_hot {
             self.looks.hot = index;
         }
@@ -97,7 +97,7 @@ impl UdpLink {
     ///
     /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
     /// is there; one that had something, for several.
-    fn look_at_small(&mut self, index: usize, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+    fn look_at_small(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let (connected, own) = (&mut self.connected.sockets, &mut self.sockets);
         let socket = match index.checked_sub(connected.len()) {
             None => connected.get_mut(index).map(|connected| &mut connected.socket),
@@ -111,7 +111,7 @@ impl UdpLink {
         let mut taken = 0;
         while taken < BURST {
             let was_busy = socket.busy;
-            let burst = self.pool.receive(socket, was_busy, &mut self.statistics, take)?;
+            let burst = self.pool.receive(socket, was_busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?;
             taken += burst.datagrams;
             socket.busy = burst.buffers > usize::from(was_busy);
             if !(was_busy && burst.full) {
@@ -126,13 +126,20 @@ impl UdpLink {
 
     /// Likewise of bulk, up to a number of bytes. Several buffers are asked for only as long as they are small: partial batches, or
     /// single datagrams where the kernel does not join them.
-    fn look_at_bulk(&mut self, index: usize, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+    fn look_at_bulk(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let Some(socket) = self.bulk.get_mut(index) else { return Ok(0) };
         let among_small = self.looks.count.wrapping_sub(self.looks.small) < SMALL_LATELY;
         let share = if among_small { BULK_AMONG_SMALL } else { BULK_ALONE };
         let (mut taken, mut bytes) = (0, 0);
         while bytes < share {
-            let burst = self.pool.receive(socket, socket.busy, &mut self.statistics, take)?;
+            let guess = if !socket.busy && !self.without.foresee && self.patience.allows() { sink.foresee() } else { None };
+            let burst = if let Some(foreseen) = guess {
+                let (burst, right) = self.pool.receive_foreseen(socket, foreseen, &mut self.statistics, sink)?;
+                right.into_iter().for_each(|right| self.patience.learn(right));
+                burst
+            } else {
+                self.pool.receive(socket, socket.busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?
+            };
             taken += burst.datagrams;
             bytes += burst.bytes;
             socket.busy = burst.buffers > 0 && burst.bytes <= burst.buffers * SMALL_BUFFER;

@@ -6,6 +6,7 @@
 
 mod bind;
 mod connected;
+mod foreseen;
 mod look;
 mod name;
 mod receive;
@@ -18,10 +19,12 @@ mod tests;
 pub use bind::{Bind, BindError, Ports, PortsSyntax};
 
 use super::addresses::{path_mtu, payload_of};
+use super::sink::{Plain, Sink};
 use super::{Arrival, Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, local_addresses};
 use crate::without::Without;
 use connected::ConnectedSet;
 use core::ops::ControlFlow;
+use foreseen::Patience;
 use look::Looks;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
 use oikaze_protocol::wire::Lane;
@@ -57,6 +60,7 @@ pub struct UdpLink {
     sleepers: u32,
     pool: Pool,
     looks: Looks,
+    patience: Patience,
     /// What later sockets are to be like.
     buffer: usize,
     without: Without,
@@ -105,6 +109,7 @@ impl UdpLink {
             sleepers: 0,
             pool: Pool::new(),
             looks: Looks::new(),
+            patience: Patience::default(),
             buffer: ask.buffer,
             without: ask.without,
             refusals: Refusals::default(),
@@ -192,7 +197,9 @@ impl UdpLink {
     /// Give a peer a socket of its own, if that works.
     fn connect(&mut self, to: SocketAddr) {
         let Some(own) = look::reaching(&self.sockets, to).and_then(|index| self.sockets.get(index)) else { return };
-        let connected = self.connected.connect(to, own, self.buffer, &self.without);
+        // Small datagrams are seldom joined, and one that never is needs no control message to be cut by.
+        let without = Without { gro: self.without.gro || !self.bulk.is_empty(), ..self.without };
+        let connected = self.connected.connect(to, own, self.buffer, &without);
         if self.sleepers > 0 && connected.is_some_and(|socket| watch_one(&self.watch, socket).is_err()) {
             self.connected.give_up(self.connected.sockets.len() - 1);
         }
@@ -266,9 +273,13 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        self.receive_into(&mut Plain(take))
+    }
+
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         // Whoever receives sends next, if there is still something to send.
         self.full_since = None;
-        self.look(take)
+        self.look(sink)
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

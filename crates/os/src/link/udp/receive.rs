@@ -14,12 +14,12 @@ pub(super) const BUFFERS: usize = 8;
 /// Bytes of each: no datagram and no group of them is longer.
 pub(super) const BUFFER_LEN: usize = 64 << 10;
 /// Room for the control messages of one buffer, in words so that they are aligned.
-type ControlRoom = [u64; 8];
+pub(super) type ControlRoom = [u64; 8];
 
 /// Buffers that are used again and again.
 #[derive(Debug)]
 pub(super) struct Pool {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// What one call brought.
@@ -35,7 +35,7 @@ pub(super) struct Burst {
 }
 
 impl Burst {
-    const NONE: Burst = Burst { datagrams: 0, bytes: 0, buffers: 0, full: false };
+    pub(super) const NONE: Burst = Burst { datagrams: 0, bytes: 0, buffers: 0, full: false };
 }
 
 impl Pool {
@@ -133,7 +133,7 @@ impl Pool {
 }
 
 /// How many messages were filled: none if nothing is there.
-fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+pub(super) fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let filled = heed(|| match messages {
         // SAFETY: the header leads to a buffer, a name and control room that outlive the call, with their true lengths.
         [one] => match unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut one.msg_hdr, libc::MSG_DONTWAIT) } {
@@ -173,14 +173,14 @@ fn heed(mut receive: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usi
 
 /// What the kernel says of a buffer's datagrams. It puts only those together whose marks are alike.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+pub(super) struct Told {
     /// The size of each, if they were put together.
-    size: Option<usize>,
+    pub(super) size: Option<usize>,
     /// They came marked CE.
-    congested: bool,
+    pub(super) congested: bool,
 }
 
-fn told(header: &libc::msghdr) -> Told {
+pub(super) fn told(header: &libc::msghdr) -> Told {
     /// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
     const CE: u8 = 3;
     let mut told = Told::default();
@@ -206,7 +206,7 @@ fn told(header: &libc::msghdr) -> Told {
 }
 
 /// Cuts a buffer into datagrams of `size`, the last of which may be shorter; how many. A datagram without bytes is one, too.
-fn cut(bytes: &[u8], size: Option<usize>, each: &mut dyn FnMut(&[u8])) -> usize {
+pub(super) fn cut(bytes: &[u8], size: Option<usize>, each: &mut dyn FnMut(&[u8])) -> usize {
     match size {
         Some(size) if size > 0 && size < bytes.len() => {
             bytes.chunks(size).for_each(&mut *each);

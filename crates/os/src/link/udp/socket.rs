@@ -72,9 +72,7 @@ impl Socket {
         // What came from anybody between the two calls is lost, as on a bad wire: from here on all is the peer's.
         while rustix::net::recv(&fd, &mut [0; 0], RecvFlags::TRUNC).is_ok() {}
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
-        // Small datagrams are seldom joined, and one that never is needs no control message to be cut by.
-        let without = Without { gro: true, ..*without };
-        Ok(Socket::with_options(fd, local, Some(to), false, buffer, &without))
+        Ok(Socket::with_options(fd, local, Some(to), false, buffer, without))
     }
 
     /// Allow other sockets of this process on the same port, while one is being bound.

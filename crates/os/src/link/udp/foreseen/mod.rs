@@ -1,0 +1,241 @@
+//! Bulk received straight into its place: the kernel's copy is the only one.
+//!
+//! What is foreseen is a run of equal datagrams, as the kernel joins them. Its heads and tags are received into the pool, its payloads into
+//! their places, and what follows beyond those, whatever it is, into the pool again. The run is looked at as a whole before any of it is
+//! processed: a payload that lies where another belongs would be overwritten by it. If anything is not as foreseen, all of it is copied out
+//! first, and is then as if it had been received there.
+
+#[cfg(test)]
+mod tests;
+
+use super::super::sink::{Foreseen, Scattered, Sink};
+use super::super::{Arrival, Statistics};
+use super::name::Name;
+use super::receive::{BUFFER_LEN, Burst, ControlRoom, Pool, Told, call, cut, told};
+use super::socket::Socket;
+use core::mem::{MaybeUninit, size_of};
+use rustix::fd::AsFd;
+use std::io;
+use std::net::SocketAddr;
+
+/// Payloads received into their places by one call.
+const SLOTS: usize = 64;
+/// Head of the first, then payload and what lies between it and the next, for each.
+const PIECES: usize = 1 + 2 * SLOTS;
+/// Where in the pool what was not as foreseen is copied to.
+const COPIES: usize = 4 * BUFFER_LEN;
+/// After guesses that were wrong one after the other, so many calls go without one.
+const PAUSE_MAX: u32 = 64;
+
+/// How a run of datagrams is laid out. In the pool everything but the payloads is contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    head: usize,
+    payload: usize,
+    tag: usize,
+    slots: usize,
+}
+
+impl Layout {
+    /// `None`: there is not room for one.
+    fn of(foreseen: &Foreseen) -> Option<Layout> {
+        let &Foreseen { head, payload, tag, ref places } = foreseen;
+        let slots = places.len().checked_div(payload)?.min(SLOTS);
+        let fits = slots > 0 && head > 0 && (head + tag) * SLOTS <= COPIES - BUFFER_LEN;
+        fits.then_some(Layout { head, payload, tag, slots })
+    }
+
+    /// Bytes of a datagram.
+    fn stride(self) -> usize {
+        self.head + self.payload + self.tag
+    }
+
+    /// Where the head of a datagram lies in the pool; of the one behind the last: where the rest begins.
+    fn head_at(self, index: usize) -> usize {
+        index * (self.head + self.tag)
+    }
+
+    /// How many datagrams of a buffer lie as foreseen, and whether those are all, or all slots are full and what follows is in the pool.
+    /// `None`: they do not.
+    fn filled(self, len: usize, size: usize) -> Option<usize> {
+        let whole = len / self.stride();
+        let tidy = whole >= self.slots || (whole > 0 && len.is_multiple_of(self.stride()));
+        (tidy && size == self.stride()).then(|| whole.min(self.slots))
+    }
+}
+
+/// Whether it is worth guessing.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    /// Calls left without a guess.
+    pause: u32,
+    /// How many there will be after the next wrong one.
+    next: u32,
+}
+
+impl Patience {
+    /// May the next call guess?
+    pub(super) fn allows(&mut self) -> bool {
+        self.pause = self.pause.saturating_sub(1);
+        self.pause == 0
+    }
+
+    pub(super) fn learn(&mut self, right: bool) {
+        self.next = if right { 0 } else { (2 * self.next).clamp(1, PAUSE_MAX) };
+        self.pause = if right { 0 } else { self.next + 1 };
+    }
+}
+
+impl Pool {
+    /// One call for one buffer. Hands each datagram on; was it as foreseen? (`None`: nothing came.)
+    pub(super) fn receive_foreseen(
+        &mut self,
+        socket: &Socket,
+        mut foreseen: Foreseen,
+        statistics: &mut Statistics,
+        sink: &mut dyn Sink,
+    ) -> io::Result<(Burst, Option<bool>)> {
+        // A guess that cannot be laid out is as good as a wrong one.
+        let wrong = Ok((Burst::NONE, Some(false)));
+        let Some(layout) = Layout::of(&foreseen) else { return wrong };
+        let (pool, copies) = self.bytes.split_at_mut(COPIES);
+        let Some((vectors, count)) = vectors(layout, pool, &mut foreseen) else { return wrong };
+        let Some(Filled { len, from, told }) = receive(socket, &vectors, count, statistics)? else {
+            return Ok((Burst::NONE, None));
+        };
+        let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
+        let run = Run { layout, pool, foreseen: &foreseen, from, congested };
+        let placed = layout.filled(len, size).filter(|count| run.datagrams(*count).all(|(index, one)| sink.confirm(index, &one)));
+        let take = |bytes: &[u8], sink: &mut dyn Sink| sink.take(Arrival { from, bytes, congested });
+        let datagrams = if let Some(count) = placed {
+            run.datagrams(count).for_each(|(_, one)| sink.take_scattered(one));
+            statistics.in_place += count as u64;
+            let rest = run.behind(count, len);
+            count + if rest.is_empty() { 0 } else { cut(rest, Some(size), &mut |bytes| take(bytes, sink)) }
+        } else {
+            let out = copies.get_mut(..len).unwrap_or_default();
+            run.copy_out(out);
+            cut(out, Some(size), &mut |bytes| take(bytes, sink))
+        };
+        statistics.bytes_in += len as u64;
+        statistics.datagrams_in += datagrams as u64;
+        Ok((Burst { datagrams, bytes: len, buffers: 1, full: true }, Some(placed.is_some())))
+    }
+}
+
+/// What a call brought.
+struct Filled {
+    len: usize,
+    from: SocketAddr,
+    told: Told,
+}
+
+/// The pieces to be filled, in order, and how many.
+fn vectors(layout: Layout, pool: &mut [u8], foreseen: &mut Foreseen) -> Option<([libc::iovec; PIECES], usize)> {
+    // SAFETY: plain data for which zeros are valid.
+    let mut vectors: [libc::iovec; PIECES] = unsafe { core::mem::zeroed() };
+    let (head, mut rest) = pool.split_at_mut_checked(layout.head)?;
+    let mut to = vectors.iter_mut();
+    let mut push =
+        |base: *mut u8, len: usize| to.next().map(|vector| *vector = libc::iovec { iov_base: base.cast(), iov_len: len });
+    push(head.as_mut_ptr(), head.len())?;
+    for index in 0..layout.slots {
+        push(foreseen.places.place(index * layout.payload, layout.payload)?, layout.payload)?;
+        let between = if index + 1 < layout.slots { layout.tag + layout.head } else { layout.tag + BUFFER_LEN };
+        let (here, later) = rest.split_at_mut_checked(between)?;
+        push(here.as_mut_ptr(), here.len())?;
+        rest = later;
+    }
+    Some((vectors, 1 + 2 * layout.slots))
+}
+
+/// `None`: nothing came that is of use.
+fn receive(
+    socket: &Socket,
+    vectors: &[libc::iovec; PIECES],
+    count: usize,
+    statistics: &mut Statistics,
+) -> io::Result<Option<Filled>> {
+    let (mut name, mut control) = (Name::empty(), MaybeUninit::<ControlRoom>::uninit());
+    // SAFETY: plain data for which zeros are valid.
+    let mut message: libc::mmsghdr = unsafe { core::mem::zeroed() };
+    let header = &mut message.msg_hdr;
+    (header.msg_name, header.msg_namelen) = (name.as_mut_ptr().cast(), name.len());
+    (header.msg_iov, header.msg_iovlen) = (vectors.as_ptr().cast_mut(), count as _);
+    (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), size_of::<ControlRoom>() as _);
+    match call(socket.fd.as_fd(), core::slice::from_mut(&mut message)) {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        // A place that cannot be written to (a file that was cut short, say) costs the datagrams, not the socket.
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+            statistics.truncated += 1;
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    }
+    statistics.calls_in += 1;
+    // SAFETY: the kernel has filled this message, so it has written `msg_namelen` bytes of the name.
+    let from = unsafe { name.read(message.msg_hdr.msg_namelen) };
+    let cut_short = message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    let (Some(from), false) = (from, cut_short) else {
+        statistics.truncated += 1;
+        return Ok(None);
+    };
+    Ok(Some(Filled { len: message.msg_len as usize, from, told: told(&message.msg_hdr) }))
+}
+
+/// What was received, piece by piece.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    layout: Layout,
+    pool: &'a [u8],
+    foreseen: &'a Foreseen,
+    from: SocketAddr,
+    congested: bool,
+}
+
+impl<'a> Run<'a> {
+    /// One that lies as foreseen.
+    fn datagram(self, index: usize) -> Option<Scattered<'a>> {
+        let Layout { head, payload, tag, .. } = self.layout;
+        let at = self.layout.head_at(index);
+        Some(Scattered {
+            from: self.from,
+            head: self.pool.get(at..at + head)?,
+            payload: self.foreseen.places.part(index * payload, payload)?,
+            tag: self.pool.get(at + head..at + head + tag)?,
+            congested: self.congested,
+        })
+    }
+
+    /// The first `count`, with their places in the order.
+    fn datagrams(self, count: usize) -> impl Iterator<Item = (usize, Scattered<'a>)> {
+        (0..count).filter_map(move |index| Some((index, self.datagram(index)?)))
+    }
+
+    /// What came behind the first `count` of `len` bytes in all, if all slots are full.
+    fn behind(self, count: usize, len: usize) -> &'a [u8] {
+        let at = self.layout.head_at(count);
+        self.pool.get(at..at + (len - count * self.layout.stride())).unwrap_or_default()
+    }
+
+    /// All of it, one piece behind the other as the kernel filled them.
+    fn copy_out(self, mut out: &mut [u8]) {
+        let Layout { head, payload, slots, .. } = self.layout;
+        let mut put = |from: Option<&[u8]>| {
+            let from = from.unwrap_or_default();
+            let len = from.len().min(out.len());
+            let (now, later) = std::mem::take(&mut out).split_at_mut(len);
+            now.copy_from_slice(from.get(..now.len()).unwrap_or_default());
+            out = later;
+        };
+        for index in 0..slots {
+            let (at, next) = (self.layout.head_at(index), self.layout.head_at(index + 1));
+            // The tag of the one before ends where this head begins.
+            put(self.pool.get(at..at + head));
+            put(self.foreseen.places.part(index * payload, payload));
+            put(self.pool.get(at + head..next));
+        }
+        put(self.pool.get(self.layout.head_at(slots)..));
+    }
+}
