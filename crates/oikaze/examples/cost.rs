@@ -183,7 +183,7 @@ impl World {
         let request = if put {
             Request::Put { to: to as Rank, key: there, offset: 64, body: Body::Segment(here), signal: None }
         } else {
-            Request::Send { to: to as Rank, class: Class::Ordered, tag: 1, body: Body::Inline(vec![7; 8]) }
+            Request::Send { to: to as Rank, class: Class::Ordered, tag: 1, body: Body::copy_of(&[7; 8]) }
         };
         self.nodes[from].post(request, self.now);
         self.nodes[from].engine.turn_to_send(self.now);

@@ -83,7 +83,7 @@ impl Peer {
     /// # Errors
     /// As [`Operation::wait`] does, later.
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
-        let request = Request::Send { to: self.rank, class, tag, body: Body::Inline(bytes.to_vec()) };
+        let request = Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) };
         self.begin(request, None, What { verb: "message", len: bytes.len() as u64, peer: self.rank, at: None })
     }
 
@@ -159,7 +159,7 @@ impl RemoteRegion {
                 format!("put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"),
             ));
         }
-        Ok(self.put_body(offset, Body::Inline(bytes.to_vec()), None, None))
+        Ok(self.put_body(offset, Body::copy_of(bytes), None, None))
     }
 
     /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it is in place.

@@ -12,6 +12,8 @@ pub const HEADER_LEN: usize = 24;
 pub const BULK_FRAME_LEN: usize = 16;
 /// Room kept for the seal at the end of each datagram.
 pub const TAG_MAX: usize = 16;
+/// A body of up to so many bytes is kept with its message and takes no memory of its own.
+pub const BODY_SHORT: usize = 32;
 /// Bytes an upper layer may put in front of a message's body.
 pub const HEAD_MAX: usize = 64;
 /// The largest UDP payload there is (IPv4).

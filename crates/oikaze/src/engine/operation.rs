@@ -26,7 +26,8 @@ pub enum Value {
 /// Where the outcome of one operation appears. Written once, by a turn.
 #[derive(Debug, Default)]
 pub struct Completion {
-    outcome: OnceLock<Result<Value, Failure>>,
+    /// A failure is rare, and large.
+    outcome: OnceLock<Result<Value, Box<Failure>>>,
 }
 
 impl Completion {
@@ -45,12 +46,12 @@ impl Completion {
     /// The outcome, if there is one.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<Value, Failure>> {
-        self.outcome.get().cloned()
+        self.outcome.get().map(|outcome| outcome.clone().map_err(|failure| *failure))
     }
 
     /// Settle it; a second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
-        let _ = self.outcome.set(outcome);
+        let _ = self.outcome.set(outcome.map_err(Box::new));
     }
 }
 

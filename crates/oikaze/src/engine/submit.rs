@@ -135,8 +135,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Hand a message to the peer's connection; a message that it cannot take fails at once.
     fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
-        if let Some(bytes) = self.copy_if_small(&message.body) {
-            message.body = Body::Inline(bytes);
+        if let Some(copy) = self.copy_if_small(&message.body) {
+            message.body = copy;
         }
         if to == self.me {
             self.to_self.queue.push_back(message);
@@ -161,12 +161,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// The bytes of a small segment: to copy them costs less than to send them as a fragment of a message with a beginning.
-    fn copy_if_small(&self, body: &Body) -> Option<Vec<u8>> {
+    fn copy_if_small(&self, body: &Body) -> Option<Body> {
         let Body::Segment(segment) = *body else { return None };
         let len = usize::try_from(segment.len).ok().filter(|_| segment.len <= POST_INLINE)?;
-        let mut bytes = vec![0; len];
         // A segment that cannot be read is for the link to find out, at each transmission.
-        self.memory.read(segment.region, segment.offset, &mut bytes).then_some(bytes)
+        Body::filled(len, |bytes| self.memory.read(segment.region, segment.offset, bytes))
     }
 
     fn fail(&mut self, to: Rank, token: Token, failure: Failure) {
@@ -272,7 +271,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let number = self.to_self.number;
         self.to_self.number += 1;
         let body = match message.body {
-            Body::Empty => Vec::new(),
             Body::Inline(bytes) => bytes,
             Body::Segment(segment) => {
                 let mut bytes = vec![0; usize::try_from(segment.len).unwrap_or(0)];
@@ -283,6 +281,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 }
                 bytes
             }
+            body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
         };
         let Self { me, pages, memory, rma, coherence, .. } = self;
         let mut upper = Upward { rma, coherence, memory, pages };

@@ -46,7 +46,7 @@ impl Rma {
     pub fn lookup(&mut self, to: Rank, name: &str, token: Token) -> Result<Message, RmaError> {
         names::check(name)?;
         let ticket = self.tickets.open(to, Asked::Name(name.to_owned()), token)?;
-        Ok(request(&Operation::Lookup { ticket }, Body::Inline(name.as_bytes().to_vec()), token))
+        Ok(request(&Operation::Lookup { ticket }, Body::copy_of(name.as_bytes()), token))
     }
 
     /// A user's message (MEM-8).
@@ -108,8 +108,11 @@ impl Rma {
 
     /// Nobody's, or an answer of ours.
     fn settled_elsewhere(&mut self, token: Token) -> bool {
-        self.serving.remove(&token);
-        token == Token::NONE || Rma::owns(token)
+        if Rma::owns(token) {
+            self.serving.remove(&token);
+            return true;
+        }
+        token == Token::NONE
     }
 }
 

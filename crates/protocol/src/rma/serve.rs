@@ -229,8 +229,8 @@ fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<
     if len == 0 {
         return Ok(Body::Empty);
     }
-    let mut bytes = alloc::vec![0; usize::try_from(len).map_err(|_| Refusal::NoRoom)?];
-    if memory.read(region, offset, &mut bytes) { Ok(Body::Inline(bytes)) } else { Err(Refusal::OutOfBounds) }
+    let len = usize::try_from(len).map_err(|_| Refusal::NoRoom)?;
+    Body::filled(len, |bytes| memory.read(region, offset, bytes)).ok_or(Refusal::OutOfBounds)
 }
 
 /// Where `bytes`, `start` bytes into a transfer of `len` bytes at `offset`, belong; `None` if they stick out.

@@ -1,6 +1,6 @@
 //! What is handed to Wind to be sent.
 
-use crate::limits::HEAD_MAX;
+use crate::limits::{BODY_SHORT, HEAD_MAX};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
@@ -44,6 +44,8 @@ pub struct Segment {
 pub enum Body {
     /// No body.
     Empty,
+    /// A few bytes, kept here until acknowledged.
+    Short(ArrayVec<u8, BODY_SHORT>),
     /// Bytes kept here until acknowledged.
     Inline(Vec<u8>),
     /// Bytes kept by the caller until the message is settled.
@@ -55,10 +57,37 @@ impl Body {
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
-            Body::Empty => 0,
-            Body::Inline(bytes) => bytes.len() as u64,
             Body::Segment(segment) => segment.len,
+            body => body.bytes().len() as u64,
         }
+    }
+
+    /// Those that are kept here.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Body::Short(bytes) => bytes,
+            Body::Inline(bytes) => bytes,
+            Body::Empty | Body::Segment(_) => &[],
+        }
+    }
+
+    /// A copy of these bytes.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Body {
+        ArrayVec::try_from(bytes).map_or_else(|_| Body::Inline(bytes.to_vec()), Body::Short)
+    }
+
+    /// So many bytes, written by `fill`, if it can.
+    #[must_use]
+    pub fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Body> {
+        if len > BODY_SHORT {
+            let mut bytes = alloc::vec![0; len];
+            return fill(&mut bytes).then_some(Body::Inline(bytes));
+        }
+        let mut bytes = ArrayVec::from([0; BODY_SHORT]);
+        bytes.truncate(len);
+        fill(&mut bytes).then_some(Body::Short(bytes))
     }
 
     /// Nothing in it?

@@ -281,11 +281,11 @@ impl Outbox {
                 let offset = whole.offset.saturating_add(piece.offset);
                 (Some(Segment { region: whole.region, offset, len: u64::from(piece.len) }), None)
             }
-            Some(Body::Inline(bytes)) => {
+            Some(body) => {
                 let start = usize::try_from(piece.offset).unwrap_or(usize::MAX);
-                (None, bytes.get(start..start.saturating_add(piece.len as usize)))
+                (None, body.bytes().get(start..start.saturating_add(piece.len as usize)))
             }
-            Some(Body::Empty) | None => (None, None),
+            None => (None, None),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
-use super::{Body, Segment, Transmit};
+use super::{Segment, Transmit};
 use crate::limits::{BULK_FRAME_LEN, FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
 use crate::wire::{Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
@@ -194,8 +194,7 @@ impl Connection {
                     Item::Open(number)
                 }
                 _ => {
-                    let body = if let Body::Inline(bytes) = body { bytes.as_slice() } else { &[] };
-                    builder.message(&SmallMessage { number, class, credited, head, body });
+                    builder.message(&SmallMessage { number, class, credited, head, body: body.bytes() });
                     if message.urgent {
                         builder.flag(Flags::ACK_NOW);
                     }

@@ -219,13 +219,12 @@ impl World {
 
     fn body(&self, flight: &Flight) -> Vec<u8> {
         match &flight.message.body {
-            Body::Empty => Vec::new(),
-            Body::Inline(bytes) => bytes.clone(),
             Body::Segment(Segment { region, offset, len }) => {
                 let mut bytes = vec![0; *len as usize];
                 assert!(self.nodes[flight.from as usize].memory.read(*region, *offset, &mut bytes), "a source went away");
                 bytes
             }
+            body => body.bytes().to_vec(),
         }
     }
 
