@@ -108,7 +108,8 @@ impl Error {
     }
 }
 
-fn remedy(source: &std::io::Error) -> &'static str {
+/// What to do about it.
+pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::MFILE) => "; raise ulimit -n",
         Some(Errno::NFILE) => "; raise fs.file-max",

@@ -118,7 +118,7 @@ pub enum JobError {
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
     /// The system refused something.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {source}{}", crate::error::remedy(source))]
     System {
         /// What was being done.
         doing: String,
