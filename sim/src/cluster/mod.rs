@@ -284,7 +284,9 @@ impl Cluster {
         let mourned = self.plan.kill.is_none() || (!self.awaited && self.mourned_at.is_some() && noticed());
         let Oracle { killed, isolated, .. } = &self.oracle;
         let lost = |rank: Rank, life: u8| life == 0 && (*killed == Some(rank) || *isolated == Some(rank));
-        mourned && self.nodes.iter().flatten().all(Node::is_finished) && self.oracle.messages.outstanding(lost) == 0
+        // What was delivered is not settled before its sender has heard so, which may take long on a network at its worst.
+        let settled = self.oracle.is_disturbed() || self.nodes.iter().flatten().all(|node| node.engine.in_flight() == 0);
+        mourned && settled && self.nodes.iter().flatten().all(Node::is_finished) && self.oracle.messages.outstanding(lost) == 0
     }
 
     /// What must hold in the end.
