@@ -1,4 +1,5 @@
-//! Datagrams on their way to the link: written and sealed into slots that are used again and again, handed over in batches.
+//! Datagrams on their way to the link: written and sealed into slots that are used again and again, handed over in batches. Each lane
+//! has its own, so that what is small goes although the link has no room for bulk.
 
 use super::seal::{Checksum, HandshakeSeal};
 use arrayvec::ArrayVec;
@@ -42,6 +43,40 @@ impl Slot {
         if let Some(out) = tag.get_mut(..*tag_len) {
             payload.with_bytes(|bytes| seal.tag(&[head, bytes], out));
         }
+    }
+}
+
+/// Those of both lanes.
+#[derive(Default)]
+pub(super) struct Batches {
+    small: Batch,
+    bulk: Batch,
+}
+
+impl Batches {
+    /// Of this lane.
+    pub fn of(&mut self, lane: Lane) -> &mut Batch {
+        match lane {
+            Lane::Small => &mut self.small,
+            Lane::Bulk => &mut self.bulk,
+        }
+    }
+
+    /// Has the link refused to take more for now, of either?
+    pub fn is_stopped(&self) -> bool {
+        self.small.stopped || self.bulk.stopped
+    }
+
+    /// See [`Batch::forget`].
+    pub fn forget(&mut self, region: u32) {
+        self.small.forget(region);
+        self.bulk.forget(region);
+    }
+
+    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad wire.
+    pub fn discard(&mut self) {
+        self.small.discard();
+        self.bulk.discard();
     }
 }
 
@@ -126,7 +161,7 @@ impl Batch {
     }
 
     /// Forget what waits for the link and refers to this region: lost, as on a bad wire.
-    pub fn forget(&mut self, region: u32) {
+    fn forget(&mut self, region: u32) {
         let mut at = self.waiting.start;
         while at < self.waiting.end {
             if self.slots.get(at).is_some_and(|slot| slot.region == Some(region)) {
@@ -141,8 +176,7 @@ impl Batch {
         self.stopped &= !self.waiting.is_empty();
     }
 
-    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad wire.
-    pub fn discard(&mut self) {
+    fn discard(&mut self) {
         self.waiting = 0..0;
         self.payloads.clear();
         self.stopped = false;

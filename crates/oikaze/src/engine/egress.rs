@@ -6,6 +6,7 @@
 //! is posted meanwhile waits for the next turn.
 
 use super::Engine;
+use super::batch::Batches;
 use oikaze_os::link::{Link, TooBig};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
@@ -17,15 +18,14 @@ use oikaze_protocol::wind::Lane;
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Send what is due: the number of datagrams, and whether the turn's share was used up before all had gone.
     pub(super) fn send_due(&mut self, now: Time) -> (usize, bool) {
-        let mut sent = self.flush();
-        if self.egress.is_stopped() {
-            return (sent, false);
-        }
+        let mut sent = self.flush(Lane::Small);
         let small_left = self.send_small(now, &mut sent);
+        sent += self.flush(Lane::Small) + self.flush(Lane::Bulk);
         let share = self.priority.bulk_share(now);
         let bulk_left = self.send_bulk(now, share, &mut sent);
-        sent += self.flush();
-        (sent, (small_left || bulk_left) && !self.egress.is_stopped())
+        let stopped = |batches: &mut Batches, lane| batches.of(lane).is_stopped();
+        let small_left = small_left && !stopped(&mut self.egress, Lane::Small);
+        (sent, small_left || (bulk_left && !stopped(&mut self.egress, Lane::Bulk)))
     }
 
     /// Control and small messages of every active peer, each up to its share. Is anything left?
@@ -43,8 +43,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     cut = true;
                     break;
                 }
-                if !self.make_room(sent) {
-                    return true;
+                if !self.make_room(Lane::Small, sent) {
+                    cut = true;
+                    break;
                 }
                 if self.write_one(rank, Lane::Small, now).is_none() {
                     break;
@@ -61,6 +62,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Bulk, up to so many bytes, in runs. Is anything left?
     fn send_bulk(&mut self, now: Time, share: usize, sent: &mut usize) -> bool {
+        if self.egress.of(Lane::Bulk).is_stopped() {
+            return true;
+        }
         let mut left = share;
         while left > 0 {
             let Some(rank) = self.peers.next_bulk() else { return false };
@@ -69,7 +73,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let mut last = 0;
             let most = left.min(DATAGRAM_MAX);
             while run + last <= most {
-                if !self.make_room(sent) {
+                if !self.make_room(Lane::Bulk, sent) {
                     self.peers.bulk.mark(rank);
                     return true;
                 }
@@ -78,8 +82,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 last = len;
             }
             // A run of its own: what follows it may not use up the slots of the next one's call.
-            *sent += self.flush();
-            if self.egress.is_stopped() {
+            *sent += self.flush(Lane::Bulk);
+            if self.egress.of(Lane::Bulk).is_stopped() {
                 self.peers.bulk.mark(rank);
                 return true;
             }
@@ -96,16 +100,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// See that there is a slot; false if the link has no room.
-    fn make_room(&mut self, sent: &mut usize) -> bool {
-        if self.egress.is_full() {
-            *sent += self.flush();
+    fn make_room(&mut self, lane: Lane, sent: &mut usize) -> bool {
+        if self.egress.of(lane).is_full() {
+            *sent += self.flush(lane);
         }
-        !self.egress.is_stopped()
+        !self.egress.of(lane).is_stopped()
     }
 
     /// Write one datagram of a lane to a peer that has one due: its bytes (0 if it was lost here). `None`: it has none.
     fn write_one(&mut self, rank: Rank, lane: Lane, now: Time) -> Option<usize> {
         let Self { peers, memory, egress, handshake_seal, checksum, .. } = self;
+        let egress = egress.of(lane);
         let peer = peers.get_mut(rank)?;
         let transmit = peer.connection.transmit_by(lane, now, &mut egress.next()?.head)?;
         let Some(to) = peer.address(transmit.path, transmit.port) else { return Some(0) };
@@ -132,10 +137,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         any
     }
 
-    /// Hand what is written to the link; how many went.
-    fn flush(&mut self) -> usize {
-        let waiting = self.egress.waiting();
-        self.egress.flush(&mut self.link).unwrap_or_else(|_| {
+    /// Hand what is written of a lane to the link; how many went.
+    fn flush(&mut self, lane: Lane) -> usize {
+        let batch = self.egress.of(lane);
+        let waiting = batch.waiting();
+        batch.flush(&mut self.link).unwrap_or_else(|_| {
             // What cannot be sent is lost, as on a bad wire: Wind repeats it, or finds the peer dead.
             self.counters.send_errors += 1;
             waiting

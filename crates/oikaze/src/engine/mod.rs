@@ -33,7 +33,7 @@ pub use submission::{Keep, Request, Submission};
 pub use submit::tracked;
 
 use crate::job::Secret;
-use batch::Batch;
+use batch::Batches;
 use crossbeam_queue::SegQueue;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
@@ -146,7 +146,7 @@ pub struct Engine<L, P> {
     operations: Operations,
     arrived: VecDeque<Arrived>,
     submissions: Arc<SegQueue<Submission>>,
-    egress: Batch,
+    egress: Batches,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
     to_self: submit::ToSelf,
@@ -210,7 +210,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             operations: Operations::default(),
             arrived: VecDeque::new(),
             submissions,
-            egress: Batch::default(),
+            egress: Batches::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
             to_self: submit::ToSelf::default(),

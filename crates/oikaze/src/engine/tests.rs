@@ -6,7 +6,7 @@ use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::PageSet;
 use oikaze_protocol::limits::{ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT};
 use oikaze_protocol::rma::{Published, Rights};
-use oikaze_protocol::wind::{Body, Segment};
+use oikaze_protocol::wind::{Body, Lane, Segment};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard};
@@ -20,6 +20,8 @@ pub(super) struct Wire {
     pub(super) to: Queue,
     pub(super) from: Queue,
     pub(super) full: bool,
+    /// Takes no bulk.
+    pub(super) full_of_bulk: bool,
     /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine foresees them.
     pub(super) scatters: bool,
     /// Datagrams that came to their place.
@@ -74,13 +76,14 @@ impl Link for Wire {
         if self.full {
             return Ok(0);
         }
-        for datagram in batch {
+        let taken = batch.iter().take_while(|datagram| !(self.full_of_bulk && datagram.lane == Lane::Bulk)).count();
+        for datagram in &batch[..taken] {
             let mut bytes = datagram.head.to_vec();
             datagram.payload.append_to(&mut bytes);
             bytes.extend_from_slice(datagram.tag);
             open(&self.to).push_back(bytes);
         }
-        Ok(batch.len())
+        Ok(taken)
     }
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
@@ -115,7 +118,7 @@ impl Link for Wire {
         None
     }
     fn next_wakeup(&self) -> Option<Instant> {
-        self.full.then(Instant::now)
+        (self.full || self.full_of_bulk).then(Instant::now)
     }
     fn statistics(&self) -> Statistics {
         Statistics::default()
@@ -319,4 +322,36 @@ fn a_goodbye_that_was_lost_is_said_again_before_the_node_goes() {
     }
     b.turn(now);
     assert_eq!(b.engine.take_death(), Some((0, Death::Closed)));
+}
+
+/// Control and small messages do not wait until the link has room for bulk (WIND-3.9).
+#[test]
+fn what_is_small_goes_while_the_link_takes_no_bulk() {
+    let (mut a, mut b, mut now) = pair();
+    a.engine.link_mut().full_of_bulk = true;
+    let send = |node: &Node, len: usize| {
+        let body = Body::Inline(vec![7; len]);
+        node.ask(Request::Send { to: 1, class: Class::Unordered, tag: len as u64, body })
+    };
+    let bulk = send(&a, 100_000);
+    for _ in 0..20 {
+        now = step(now);
+        a.turn(now);
+    }
+    assert!(a.engine.has_due(now));
+    let small = send(&a, 8);
+    while !small.is_done() {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    assert!(!bulk.is_done());
+    assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(8));
+    a.engine.link_mut().full_of_bulk = false;
+    while !bulk.is_done() {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(100_000));
 }

@@ -28,6 +28,7 @@ mod ranges;
 mod receive;
 mod refusals;
 mod reordering;
+mod repair;
 mod rtt;
 mod settings;
 mod snapshot;

@@ -1,8 +1,9 @@
 //! A connection on a path whose width changes (WIND-8): what [`Mtu`](super::mtu) finds out is put to use.
 
-use super::connection::{Connection, lost};
+use super::connection::Connection;
 use super::lanes::Sending;
 use super::outgoing::Sizes;
+use super::repair::lost;
 use crate::time::Time;
 use crate::wire::Lane;
 

@@ -68,8 +68,8 @@ pub struct UdpLink {
     refusals: Refusals,
     too_big: VecDeque<TooBig>,
     notices: VecDeque<String>,
-    /// When the last send found no room, if it did.
-    full_since: Option<Instant>,
+    /// By which lane the last send found no room, and when, if it did.
+    full_since: Option<(Lane, Instant)>,
     statistics: Statistics,
 }
 
@@ -214,7 +214,7 @@ impl UdpLink {
             }
             Sent::NoRoom => {
                 self.statistics.would_block += 1;
-                self.full_since = Some(Instant::now());
+                self.full_since = run.first().map(|first| (first.lane, Instant::now()));
                 return Ok(ControlFlow::Break(()));
             }
             Sent::TooBig => {
@@ -262,7 +262,8 @@ fn watch_one(watch: &OwnedFd, socket: &Socket) -> Result<(), Errno> {
 impl Link for UdpLink {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         let mut done = 0;
-        self.full_since = None;
+        // A batch of one lane tells nothing about the other's socket.
+        self.full_since.take_if(|(lane, _)| batch.first().is_some_and(|first| first.lane == *lane));
         while let Some(rest) = batch.get(done..).filter(|rest| !rest.is_empty()) {
             match self.send_run(rest)? {
                 ControlFlow::Continue(more) => done += more,
@@ -329,7 +330,7 @@ impl Link for UdpLink {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.full_since.map(|since| since + FULL_TIME)
+        self.full_since.map(|(_, since)| since + FULL_TIME)
     }
 
     fn poll_too_big(&mut self) -> Option<TooBig> {

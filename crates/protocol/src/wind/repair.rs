@@ -1,0 +1,113 @@
+//! What goes again, and when: after a loss, after a silence, by another port.
+
+use super::Statistics;
+use super::connection::Connection;
+use super::flight::{Cause, Item};
+use super::lanes::Sending;
+use super::mtu::Mtu;
+use super::outbox::Outbox;
+use super::outgoing::Sizes;
+use super::pto::Silence;
+use super::refusals::Refusals;
+use crate::planted::{Bug, planted};
+use crate::time::Time;
+use crate::wire::Lane;
+
+impl Connection {
+    /// WIND-5.4: ask, or send the oldest again, whatever the window says.
+    pub(super) fn probe(&mut self, now: Time, lane: Lane) {
+        let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
+        let Sending { flight, controller, probes, .. } = &mut sending[lane];
+        statistics.probe_timeouts += 1;
+        let large = flight.has_large();
+        let silence = flight.ran_out(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
+        let (first, given_up) = match silence {
+            // A PING is small: it gets through a path that has become narrow, too.
+            Silence::Ask => {
+                self.ping[lane] = true;
+                return;
+            }
+            Silence::Tail { first } => (first, false),
+            Silence::Lost { first } => {
+                if first {
+                    controller.stalled(now);
+                }
+                (false, true)
+            }
+        };
+        statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
+        if large {
+            mtu.timed_out();
+        }
+        outbox.resize(Sizes::within(mtu.size(), self.settings.seal));
+        outbox.begin_with_lowest();
+        // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
+        *probes = if first { 1 } else { 2 };
+        self.doubt_bulk_port(lane, given_up);
+    }
+
+    /// WIND-8.9: three times nothing of the bulk lane came through, though the peer was heard meanwhile. Perhaps something on the way lets
+    /// only the one port pass.
+    fn doubt_bulk_port(&mut self, lane: Lane, given_up: bool) {
+        if lane == Lane::Small || self.bulk_port().is_none() {
+            return;
+        }
+        if given_up && self.liveness.heard_at() > self.sending.bulk.flight.silent_since() {
+            self.shuns_bulk_port = true;
+            self.statistics.bulk_ports_shunned += 1;
+        }
+        // Is it the peer, or only that port?
+        self.ping.small = true;
+    }
+
+    /// The port of its own that the peer's bulk lane is reached at.
+    pub(super) fn bulk_port(&self) -> Option<u16> {
+        let port = self.handshake.them.map_or(0, |them| them.bulk_port);
+        (port != 0 && !self.shuns_bulk_port).then_some(port)
+    }
+
+    pub(super) fn detect_lost(&mut self, now: Time, lane: Lane) {
+        let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
+        let Sending { flight, controller, .. } = &mut sending[lane];
+        let latest = flight.detect_lost(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
+        if let Some(sent) = latest {
+            controller.lost(sent, now);
+        }
+    }
+}
+
+/// A datagram was lost: what it carried is to be sent again (WIND-5.5).
+pub(super) fn lost(
+    outbox: &mut Outbox,
+    refusals: &mut Refusals,
+    mtu: &mut Mtu,
+    statistics: &mut Statistics,
+    cause: Cause,
+    items: &mut dyn Iterator<Item = Item>,
+) {
+    let mut items = items.peekable();
+    if items.next_if_eq(&Item::SizeProbe).is_some() {
+        statistics.size_probes_lost += 1;
+        return mtu.probe_lost(cause != Cause::Probe);
+    }
+    *match cause {
+        Cause::Reordering => &mut statistics.lost_by_reordering,
+        Cause::Time => &mut statistics.lost_by_time,
+        Cause::Probe => &mut statistics.lost_by_probe,
+        Cause::Size => &mut statistics.lost_by_size,
+    } += 1;
+    if planted(Bug::ForgetRetransmission) || (planted(Bug::ForgetProbed) && cause == Cause::Probe) {
+        return;
+    }
+    for item in items {
+        match item {
+            Item::Message(number) | Item::Open(number) | Item::Withdrawal(number) => outbox.lost_small(number),
+            Item::Fragment { message, offset, len } => {
+                let len = u64::from(len) - u64::from(planted(Bug::RepeatTooLittle));
+                outbox.lost_fragment(message, offset..offset + len);
+            }
+            Item::Told { .. } => refusals.tell_again(),
+            Item::SizeProbe => {}
+        }
+    }
+}
