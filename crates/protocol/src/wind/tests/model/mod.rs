@@ -64,7 +64,13 @@ const CASES: [Case; 9] = [
         ..ONE_WAY
     },
     Case { what: "refused", fate: Fate::RefusedAtDelivery, ..ONE_WAY },
-    Case { what: "refused at its beginning", fate: Fate::RefusedAtOnce, long: [true, false, false], ..ONE_WAY },
+    Case {
+        what: "refused at its beginning",
+        fate: Fate::RefusedAtOnce,
+        long: [true, false, false],
+        faults: Faults { losses: 1, ..ONE_WAY.faults },
+        ..ONE_WAY
+    },
 ];
 
 impl Case {
@@ -119,7 +125,11 @@ fn all_classes_exhaustively() {
 #[test]
 #[ignore = "many millions of states: in release, by cargo xtask soak"]
 fn all_classes_for_long() {
-    let more = |case: Case| Case { faults: Faults { losses: 2, repeats: 1, early: case.faults.early, ..case.faults }, ..case };
+    // With two lanes, those with fragments have millions of states as they are.
+    let more = |case: Case| match case.long {
+        [false, false, false] => Case { faults: Faults { losses: 2, repeats: 1, ..case.faults }, ..case },
+        _ => case,
+    };
     let states = check_all(CASES.map(more));
     std::eprintln!("model: {states} states");
 }

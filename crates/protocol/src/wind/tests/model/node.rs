@@ -164,6 +164,10 @@ impl Node {
         }
         let before = self.connection.statistics().datagrams_received;
         self.connection.receive(self.clock, &view, 0, &mut self.watcher);
+        if self.connection.is_established() {
+            // An acknowledgement has it cut as the path is.
+            self.cut();
+        }
         if self.connection.statistics().datagrams_received > before {
             self.watcher.check(self.taken.insert((datagram.bulk, datagram.number)), "a datagram is taken in once (WIND-3.2)");
         }
