@@ -175,15 +175,21 @@ fn a_full_buffer_asks_to_be_tried_again() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
     assert_eq!(sender.next_wakeup(), None);
     // Loopback takes everything, so the kernel's answer is made up.
-    assert_eq!(sender.settle(&[], Sent::NoRoom).unwrap(), ControlFlow::Break(()));
+    let to = receiver.bound()[0];
+    let refused = |lane| [Outgoing { to, lane, head: b"later", payload: Gather::EMPTY, tag: &[] }];
+    assert_eq!(sender.settle(&refused(Lane::Small), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert!(sender.next_wakeup().is_some());
     assert_eq!(sender.statistics().would_block, 1);
     // Who has nothing to send any more is not called again and again.
     assert_eq!(sender.receive(&mut |_| ()).unwrap(), 0);
     assert_eq!(sender.next_wakeup(), None);
-    assert_eq!(sender.settle(&[], Sent::NoRoom).unwrap(), ControlFlow::Break(()));
+    assert_eq!(sender.settle(&refused(Lane::Small), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert_eq!(send_to(&mut sender, &mut receiver, 1, 10, 1), vec![10]);
     assert_eq!(sender.next_wakeup(), None);
+    // What is small goes; bulk is still to be tried again.
+    assert_eq!(sender.settle(&refused(Lane::Bulk), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
+    assert_eq!(sender.send(&refused(Lane::Small)).unwrap(), 1);
+    assert!(sender.next_wakeup().is_some());
 }
 
 /// In a network namespace of its own, whose loopback carries 1500 bytes: segments that do not fit their path are told, and are
