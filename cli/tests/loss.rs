@@ -55,13 +55,7 @@ fn node() {
     let (out, back) = (Region::zeroed(PUT).unwrap(), Region::zeroed(PUT).unwrap());
     let (out, back) = (job.register(out).unwrap(), job.register(back).unwrap());
     for round in 0..PUTS {
-        let bytes: Vec<u8> = (0..PUT as u64).map(|at| (at * 7 + (at >> 9) + round) as u8).collect();
-        out.write(0, &bytes).unwrap();
-        there.put(0, out.all()).wait_for(PATIENCE).unwrap();
-        there.get(0, back.all()).wait_for(PATIENCE).unwrap();
-        let mut seen = vec![0; PUT];
-        back.read(0, &mut seen).unwrap();
-        assert!(bytes == seen, "put {round} came back as something else");
+        there_and_back(&there, &out, &back, round, PATIENCE);
     }
 
     let mut arrived = vec![false; MESSAGES as usize];
@@ -99,12 +93,10 @@ fn drop_some(namespace: &str, percent: u32) -> bool {
 fn exchange(percent: u32, fault: Option<&str>) {
     let Some(_turn) = namespaces() else { return };
     let mut command = oikaze(&["run", "-n", "2", "--netns", "--failure-time", "10000", "--timeout", "100"]);
-    command.args(["--env", &format!("{NODE}=1")]);
     if let Some(fault) = fault {
         command.args(["--env", &format!("OIKAZE_FAULT={fault}")]);
     }
-    command.arg("--").arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"]).stdin(Stdio::piped());
+    of_test_nodes(&mut command, NODE);
     let mut job = Running::start(&mut command);
     job.line("[0] ready");
     let dropping = percent == 0 || (0..2).all(|rank| drop_some(&format!("oik-{}-{rank}", job.child.id()), percent));

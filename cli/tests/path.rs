@@ -43,13 +43,7 @@ fn node() {
         let (mut count, mut since) = (0_u64, 0);
         loop {
             let asked = told.load(Ordering::SeqCst);
-            let sent: Vec<u8> = (0..TRANSFER as u64).map(|at| (at * 7 + (at >> 9) + count) as u8).collect();
-            out.write(0, &sent).unwrap();
-            there.put(0, out.all()).wait_for(patience).unwrap();
-            there.get(0, back.all()).wait_for(patience).unwrap();
-            let mut seen = vec![0; TRANSFER];
-            back.read(0, &mut seen).unwrap();
-            assert!(sent == seen, "transfer {count} came back as something else");
+            there_and_back(&there, &out, &back, count, patience);
             count += 1;
             since = if asked > answered { since + 1 } else { 0 };
             if asked == usize::MAX && count > 3 {
@@ -69,9 +63,7 @@ fn node() {
 
 /// `oikaze run OPTIONS` of two nodes as above, and how to speak to the first.
 fn start(mut command: Command) -> (Running, ChildStdin) {
-    let own = std::env::current_exe().unwrap();
-    command.args(["--env", &format!("{NODE}=1"), "--"]).arg(own);
-    command.args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"]).stdin(Stdio::piped());
+    of_test_nodes(&mut command, NODE);
     let mut job = Running::start(&mut command);
     let input = job.child.stdin.take().unwrap();
     job.line("[0] ready");

@@ -67,22 +67,26 @@ fn read(crowd: &mut Crowd) -> u64 {
     count
 }
 
+/// A message of so many bytes to each peer and one from each, all at once, until all have arrived and are read.
+fn everybody_talks(crowd: &mut Crowd, peers: u32, bytes: usize) {
+    let all: Vec<_> = (1..=peers).map(|rank| send(crowd, rank, bytes)).collect();
+    (1..=peers).for_each(|rank| crowd.say(rank, bytes));
+    until_done(crowd, &all);
+    let (deadline, mut arrived) = (crowd.now + Duration::from_secs(60), 0);
+    crowd
+        .run_until(deadline, |crowd| {
+            arrived += read(crowd);
+            arrived == u64::from(peers)
+        })
+        .unwrap();
+}
+
 #[test]
 fn a_thousand_peers_are_served_and_only_the_active_ones_cost_work() {
     let _alone = alone();
     const PEERS: u32 = 1000;
     let mut crowd = connected(PEERS, settings());
-    // Everybody at once, both ways.
-    let all: Vec<_> = (1..=PEERS).map(|rank| send(&mut crowd, rank, 10_000)).collect();
-    (1..=PEERS).for_each(|rank| crowd.say(rank, 10_000));
-    until_done(&mut crowd, &all);
-    let (deadline, mut arrived) = (crowd.now + Duration::from_secs(60), 0);
-    crowd
-        .run_until(deadline, |crowd| {
-            arrived += read(crowd);
-            arrived == u64::from(PEERS)
-        })
-        .unwrap();
+    everybody_talks(&mut crowd, PEERS, 10_000);
     assert!(crowd.leaves.iter().all(|leaf| leaf.heard.bytes == 10_000));
     crowd.pass(Duration::from_millis(50)).unwrap();
     // A few of them, while the others are silent: what a turn looks at is those few.
@@ -154,17 +158,7 @@ fn an_idle_peer_costs_eight_kibibytes_at_most() {
     for (peers, bytes) in [(1000, 20_000), (16, 4 << 20)] {
         let before = HEAP.live();
         let mut crowd = connected(peers, settings());
-        let all: Vec<_> = (1..=peers).map(|rank| send(&mut crowd, rank, bytes)).collect();
-        (1..=peers).for_each(|rank| crowd.say(rank, bytes));
-        until_done(&mut crowd, &all);
-        drop(all);
-        let (deadline, mut arrived) = (crowd.now + Duration::from_secs(60), 0);
-        crowd
-            .run_until(deadline, |crowd| {
-                arrived += read(crowd);
-                arrived == u64::from(peers)
-            })
-            .unwrap();
+        everybody_talks(&mut crowd, peers, bytes);
         crowd.pass(Duration::from_secs(4)).unwrap();
         let both = HEAP.live() - before;
         crowd.disperse();

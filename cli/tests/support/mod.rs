@@ -2,6 +2,7 @@
 //! again and again until a deadline far away.
 #![allow(dead_code)]
 
+use oikaze::{LocalRegion, RemoteRegion};
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -29,6 +30,23 @@ pub fn run_script(options: &[&str], script: &str) -> Command {
     let mut command = oikaze(&["run"]);
     command.args(options).args(["--", "/bin/sh", "-c", script]);
     command
+}
+
+/// With nodes that are the test `node` of this test program, which finds `mark` set, and with a standard input for the first.
+pub fn of_test_nodes(command: &mut Command, mark: &str) {
+    command.args(["--env", &format!("{mark}=1"), "--"]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"]).stdin(Stdio::piped());
+}
+
+/// Bytes of its own for each `turn`, put there from `out` and fetched into `back`, come back as they were; all of them of one length.
+pub fn there_and_back(there: &RemoteRegion, out: &LocalRegion, back: &LocalRegion, turn: u64, patience: Duration) {
+    let sent: Vec<u8> = (0..there.len()).map(|at| (at * 7 + (at >> 9) + turn) as u8).collect();
+    out.write(0, &sent).unwrap();
+    there.put(0, out.all()).wait_for(patience).unwrap();
+    there.get(0, back.all()).wait_for(patience).unwrap();
+    let mut seen = vec![0; sent.len()];
+    back.read(0, &mut seen).unwrap();
+    assert!(sent == seen, "transfer {turn} came back as something else");
 }
 
 pub fn text(bytes: &[u8]) -> String {

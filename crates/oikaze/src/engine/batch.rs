@@ -46,40 +46,6 @@ impl Slot {
     }
 }
 
-/// Those of both lanes.
-#[derive(Default)]
-pub(super) struct Batches {
-    small: Batch,
-    bulk: Batch,
-}
-
-impl Batches {
-    /// Of this lane.
-    pub fn of(&mut self, lane: Lane) -> &mut Batch {
-        match lane {
-            Lane::Small => &mut self.small,
-            Lane::Bulk => &mut self.bulk,
-        }
-    }
-
-    /// Has the link refused to take more for now, of either?
-    pub fn is_stopped(&self) -> bool {
-        self.small.stopped || self.bulk.stopped
-    }
-
-    /// See [`Batch::forget`].
-    pub fn forget(&mut self, region: u32) {
-        self.small.forget(region);
-        self.bulk.forget(region);
-    }
-
-    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad wire.
-    pub fn discard(&mut self) {
-        self.small.discard();
-        self.bulk.discard();
-    }
-}
-
 /// The slots, filled from the front; those that the link has not taken wait.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -161,7 +127,7 @@ impl Batch {
     }
 
     /// Forget what waits for the link and refers to this region: lost, as on a bad wire.
-    fn forget(&mut self, region: u32) {
+    pub fn forget(&mut self, region: u32) {
         let mut at = self.waiting.start;
         while at < self.waiting.end {
             if self.slots.get(at).is_some_and(|slot| slot.region == Some(region)) {
@@ -176,7 +142,8 @@ impl Batch {
         self.stopped &= !self.waiting.is_empty();
     }
 
-    fn discard(&mut self) {
+    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad wire.
+    pub fn discard(&mut self) {
         self.waiting = 0..0;
         self.payloads.clear();
         self.stopped = false;

@@ -6,14 +6,13 @@
 //! is posted meanwhile waits for the next turn.
 
 use super::Engine;
-use super::batch::Batches;
 use oikaze_os::link::{Link, TooBig};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Lane;
+use oikaze_protocol::wind::{Lane, PerLane};
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Send what is due: the number of datagrams, and whether the turn's share was used up before all had gone.
@@ -23,9 +22,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         sent += self.flush(Lane::Small) + self.flush(Lane::Bulk);
         let share = self.priority.bulk_share(now);
         let bulk_left = self.send_bulk(now, share, &mut sent);
-        let stopped = |batches: &mut Batches, lane| batches.of(lane).is_stopped();
-        let small_left = small_left && !stopped(&mut self.egress, Lane::Small);
-        (sent, small_left || (bulk_left && !stopped(&mut self.egress, Lane::Bulk)))
+        let PerLane { small, bulk } = &self.egress;
+        (sent, (small_left && !small.is_stopped()) || (bulk_left && !bulk.is_stopped()))
     }
 
     /// Control and small messages of every active peer, each up to its share. Is anything left?
@@ -62,7 +60,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Bulk, up to so many bytes, in runs. Is anything left?
     fn send_bulk(&mut self, now: Time, share: usize, sent: &mut usize) -> bool {
-        if self.egress.of(Lane::Bulk).is_stopped() {
+        if self.egress.bulk.is_stopped() {
             return true;
         }
         let mut left = share;
@@ -83,7 +81,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
             // A run of its own: what follows it may not use up the slots of the next one's call.
             *sent += self.flush(Lane::Bulk);
-            if self.egress.of(Lane::Bulk).is_stopped() {
+            if self.egress.bulk.is_stopped() {
                 self.peers.bulk.mark(rank);
                 return true;
             }
@@ -101,16 +99,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// See that there is a slot; false if the link has no room.
     fn make_room(&mut self, lane: Lane, sent: &mut usize) -> bool {
-        if self.egress.of(lane).is_full() {
+        if self.egress[lane].is_full() {
             *sent += self.flush(lane);
         }
-        !self.egress.of(lane).is_stopped()
+        !self.egress[lane].is_stopped()
     }
 
     /// Write one datagram of a lane to a peer that has one due: its bytes (0 if it was lost here). `None`: it has none.
     fn write_one(&mut self, rank: Rank, lane: Lane, now: Time) -> Option<usize> {
         let Self { peers, memory, egress, handshake_seal, checksum, .. } = self;
-        let egress = egress.of(lane);
+        let egress = &mut egress[lane];
         let peer = peers.get_mut(rank)?;
         let transmit = peer.connection.transmit_by(lane, now, &mut egress.next()?.head)?;
         let Some(to) = peer.address(transmit.path, transmit.port) else { return Some(0) };
@@ -139,7 +137,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Hand what is written of a lane to the link; how many went.
     fn flush(&mut self, lane: Lane) -> usize {
-        let batch = self.egress.of(lane);
+        let batch = &mut self.egress[lane];
         let waiting = batch.waiting();
         batch.flush(&mut self.link).unwrap_or_else(|_| {
             // What cannot be sent is lost, as on a bad wire: Wind repeats it, or finds the peer dead.

@@ -33,7 +33,7 @@ pub use submission::{Keep, Request, Submission};
 pub use submit::tracked;
 
 use crate::job::Secret;
-use batch::Batches;
+use batch::Batch;
 use crossbeam_queue::SegQueue;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
@@ -42,7 +42,7 @@ use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::congestion::Shares;
-use oikaze_protocol::wind::{self, Class, Death, Introduction, Settings};
+use oikaze_protocol::wind::{self, Class, Death, Introduction, PerLane, Settings};
 use oikaze_protocol::{Rank, counters};
 use operation::Operations;
 use peer::Peer;
@@ -146,7 +146,7 @@ pub struct Engine<L, P> {
     operations: Operations,
     arrived: VecDeque<Arrived>,
     submissions: Arc<SegQueue<Submission>>,
-    egress: Batches,
+    egress: PerLane<Batch>,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
     to_self: submit::ToSelf,
@@ -210,7 +210,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             operations: Operations::default(),
             arrived: VecDeque::new(),
             submissions,
-            egress: Batches::default(),
+            egress: PerLane::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
             to_self: submit::ToSelf::default(),
@@ -261,7 +261,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.settle(now);
         let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
         // A link without room says itself when to try again, if it can.
-        let stopped = self.egress.is_stopped() && self.link.next_wakeup().is_none();
+        let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
         self.more = owed || unposted || cut || smaller || stopped || !self.submissions.is_empty();
         let settled = std::mem::take(&mut self.news) + self.operations.take_settled();
         Work { received, sent, settled, more: self.more }
@@ -288,7 +288,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Is anything left to be sent, or has a deadline come?
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
-        self.egress.is_stopped() || self.peers.have_due(now)
+        self.is_stopped() || self.peers.have_due(now)
     }
 
     /// After [`Request::Close`]: has every peer been told, as often as it takes?
@@ -411,6 +411,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.operations.len()
+    }
+
+    /// Has the link no room for what waits, of either lane?
+    fn is_stopped(&self) -> bool {
+        self.egress.both().iter().any(|batch| batch.is_stopped())
     }
 
     fn peer(&self, rank: Rank) -> Option<&Peer> {

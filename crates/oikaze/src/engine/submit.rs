@@ -1,5 +1,6 @@
 //! Submissions: what threads ask for becomes messages to peers; what the layers above owe their peers is posted too.
 
+use super::batch::Batch;
 use super::events::Owner;
 use super::operation::Completion;
 use super::submission::{Keep, Request, Submission};
@@ -183,7 +184,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.to_self.queue.retain(|message| message.token != token);
         self.rma.cancel(token);
         self.coherence.cancel(token, &mut self.pages);
-        self.egress.discard();
+        self.egress.both_mut().into_iter().for_each(Batch::discard);
         self.operations.settle(token, Err(Failure::Cancelled));
     }
 
@@ -196,7 +197,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 peer.connection.cancel(token);
             }
         }
-        self.egress.forget(slot);
+        self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
     }
 
     /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the turn's share was used up.

@@ -309,7 +309,7 @@ fn small_passes_bulk(make: Make<'_>) {
 /// Nothing stays behind: ports that were in use are free again.
 fn leaves_its_ports(make: Make<'_>) {
     let link = make(V4);
-    let ports = [Lane::Small, Lane::Bulk].map(|lane| port_of(&*link, V4, lane));
+    let ports = Lane::BOTH.map(|lane| port_of(&*link, V4, lane));
     assert!(ports.iter().all(|port| std::net::UdpSocket::bind(port).is_err()));
     drop(link);
     assert!(ports.iter().all(|port| std::net::UdpSocket::bind(port).is_ok()));

@@ -276,7 +276,7 @@ impl Connection {
             Pulse::Ask => self.ask(),
             Pulse::Fine => {}
         }
-        for lane in [Lane::Small, Lane::Bulk] {
+        for lane in Lane::BOTH {
             if self.sending[lane].flight.loss_time().is_some_and(|at| at <= now) {
                 self.detect_lost(now, lane);
             }

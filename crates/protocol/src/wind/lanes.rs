@@ -11,8 +11,10 @@ use core::ops::{Index, IndexMut};
 
 /// One of a kind for each lane.
 #[derive(Clone, Copy, Debug, Default, Hash)]
-pub(super) struct PerLane<T> {
+pub struct PerLane<T> {
+    /// The small lane's.
     pub small: T,
+    /// The bulk lane's.
     pub bulk: T,
 }
 
@@ -22,10 +24,12 @@ impl<T> PerLane<T> {
         PerLane { small: make(Lane::Small), bulk: make(Lane::Bulk) }
     }
 
+    /// The small lane's, and the bulk lane's.
     pub fn both(&self) -> [&T; 2] {
         [&self.small, &self.bulk]
     }
 
+    /// As [`both`](Self::both), to change.
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.small, &mut self.bulk]
     }

@@ -43,6 +43,7 @@ pub use connection::Connection;
 pub use event::{Death, Event, HandshakeRefusal, PostError, Transmit};
 pub use expected::Expected;
 pub use histogram::{Histogram, Latency};
+pub use lanes::PerLane;
 pub use message::{Body, Class, Head, HeadTooLong, Message, Segment, Token};
 pub use settings::Settings;
 pub use snapshot::{Latencies, Snapshot, Standing};

@@ -208,8 +208,8 @@ impl Connection {
         any
     }
 
-    /// One fragment. All of a run are equally long, so that one system call can carry them: only the run's first may carry an
-    /// acknowledgement, and only a message's only fragment is packed with others (WIND-3.7).
+    /// One fragment. All of a run are equally long, so that one system call can carry them: acknowledgements and small messages ride
+    /// with a message's only fragment (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: Piece) -> Option<Segment> {
         let mut builder = self.begin(Lane::Bulk, into);
         let left = builder.room().saturating_sub(BULK_FRAME_LEN + piece.len as usize);
@@ -254,7 +254,7 @@ impl Connection {
     fn write_acks(&mut self, by: Lane, now: Time, with_message: bool, then: usize, builder: &mut Builder<'_>) -> bool {
         let everything = self.refusals.is_due();
         let mut told = false;
-        for lane in [Lane::Small, Lane::Bulk] {
+        for lane in Lane::BOTH {
             let arrivals = &self.arrivals[lane];
             let credit = lane == Lane::Small && self.inbox.credit_due();
             let len = arrivals.frame_len(&self.refusals);
@@ -320,7 +320,7 @@ impl Connection {
         let path = self.handshake.path?;
         let mut builder = self.begin(Lane::Small, into);
         builder.close();
-        for lane in [Lane::Small, Lane::Bulk] {
+        for lane in Lane::BOTH {
             self.write_ack(lane, Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, builder, None, false);

@@ -42,6 +42,11 @@ pub enum Lane {
     Bulk,
 }
 
+impl Lane {
+    /// What is small comes first.
+    pub const BOTH: [Lane; 2] = [Lane::Small, Lane::Bulk];
+}
+
 /// `connection u64 | number u64 | flags u8 | seal u8 | frames_len u16 | payload_len u16 | reserved u16`, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
