@@ -56,6 +56,9 @@ use std::time::Duration;
 /// before the datagram that somebody waits for.
 const LOOK_AGAIN: Duration = Duration::from_micros(5);
 
+/// A turn with more datagrams than this takes longer than a look at the clock is worth.
+const LONG: usize = 4;
+
 /// How an engine is set up.
 pub struct Setup {
     /// Our rank.
@@ -107,6 +110,12 @@ impl Work {
     #[must_use]
     pub fn is_idle(self) -> bool {
         self.received == 0 && self.sent == 0 && self.settled == 0 && !self.more
+    }
+
+    /// So many datagrams came or went that the clock has moved on noticeably since the turn began.
+    #[must_use]
+    pub fn is_long(self) -> bool {
+        self.more || self.sent + self.received > LONG
     }
 }
 

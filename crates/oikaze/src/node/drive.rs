@@ -3,6 +3,7 @@
 use super::sleeper::Sleeper;
 use super::watch::LinkWatch;
 use super::{EngineMode, Node};
+use crate::engine::Work;
 use crate::role::{Driving, Handover};
 use arrayvec::ArrayVec;
 use oikaze_protocol::time::Time;
@@ -62,7 +63,8 @@ impl Node {
             let work = self.try_turn(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {
-                return (value, now);
+                // A run of bulk takes longer than a short gap, and is none: the helper is not to be woken for it.
+                return (value, if work.is_some_and(Work::is_long) { self.now() } else { now });
             }
             match work {
                 Some(work) if work.is_idle() => {

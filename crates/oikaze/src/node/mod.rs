@@ -177,7 +177,7 @@ impl Node {
         let driving = self.role.try_drive(now.0);
         let work = turns();
         if let Some(driving) = driving {
-            let long = work.is_some_and(|work| work.more);
+            let long = work.is_some_and(Work::is_long);
             self.leave(driving, if long { self.now() } else { now });
         }
     }
