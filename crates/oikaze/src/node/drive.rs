@@ -1,6 +1,7 @@
 //! Who waits, drives: the loop of a waiting thread.
 
 use super::sleeper::Sleeper;
+use super::spinning::Idle;
 use super::watch::LinkWatch;
 use super::{EngineMode, Node};
 use crate::engine::Work;
@@ -45,7 +46,8 @@ impl Node {
     /// Another thread drives: look for as long as spinning may pay.
     fn spin_beside<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
         let begun = Instant::now();
-        while self.role.is_driven() && begun.elapsed() < self.waiting.spin && !passed(deadline) {
+        let limit = self.spinning.limit(self.time_of(begun));
+        while self.role.is_driven() && begun.elapsed() < limit && !passed(deadline) {
             if let Some(value) = ready() {
                 return Some(value);
             }
@@ -57,27 +59,29 @@ impl Node {
     /// What was waited for, and when the clock was looked at last.
     fn drive<T>(&self, mut now: Time, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> (Option<T>, Time) {
         let last = deadline.map(|deadline| self.time_of(deadline));
-        let mut idle_since: Option<Time> = None;
+        let mut idle = Idle::new(&self.spinning);
         let mut watch = LinkWatch::new(self);
         loop {
             let work = self.try_turn(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {
+                idle.ends(now);
                 // A run of bulk takes longer than a short gap, and is none: the helper is not to be woken for it.
                 return (value, if work.is_some_and(Work::is_long) { self.now() } else { now });
             }
             match work {
                 Some(work) if work.is_idle() => {
-                    let since = *idle_since.get_or_insert(now);
-                    if now - since < self.waiting.spin {
+                    if idle.may_spin(now) {
                         std::hint::spin_loop();
                     } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
                         return (Some(value), self.now());
+                    } else {
+                        idle.slept();
                     }
                 }
                 Some(_) => {
-                    idle_since = None;
-                    if !self.waiting.spin.is_zero() {
+                    idle.ends(now);
+                    if !self.spinning.limit(now).is_zero() {
                         watch.release();
                     }
                 }

@@ -10,6 +10,7 @@ mod drive;
 mod helper;
 mod mailbox;
 mod sleeper;
+mod spinning;
 mod waiting;
 mod watch;
 
@@ -32,6 +33,7 @@ use oikaze_protocol::rma::Rights;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
+use spinning::Spinning;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -62,6 +64,7 @@ pub(crate) struct Node {
     tracker: Option<Arc<dyn Tracker>>,
     start: Instant,
     waiting: Waiting,
+    spinning: Spinning,
     /// Knows, for a node that a launcher started, why another one ended.
     bootstrap: Arc<dyn Bootstrap>,
     /// See [`Node::has_failed`].
@@ -105,6 +108,7 @@ impl Node {
             tracker,
             start,
             waiting,
+            spinning: Spinning::new(waiting.spin),
             bootstrap,
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),

@@ -17,7 +17,7 @@ pub enum EngineMode {
 /// The waiting policy of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// For how long a thread spins before it blocks.
+    /// For how long a thread spins before it blocks, on a core of its own.
     pub spin: Duration,
     /// Who runs the turns.
     pub mode: EngineMode,

@@ -1,11 +1,13 @@
-//! Cores and waiting: how many this process may use, pinning to one, what ends a sleep, what work has cost.
+//! Cores and waiting: how many this process may use, pinning to one, whether it is shared, what ends a sleep, what work has cost.
 
 mod event;
+mod preempted;
 mod slack;
 mod spent;
 mod topology;
 
 pub use event::Event;
+pub use preempted::preemptions;
 pub use slack::TimerSlack;
 pub use spent::Meter;
 pub use topology::{CpuId, Topology, pin_to_core, usable_cores};

@@ -1,0 +1,45 @@
+//! Was a thread's core given to others?
+
+use core::mem::MaybeUninit;
+
+/// How often the calling thread has lost its core although it wanted to go on: to a thread that the kernel preferred. Neither
+/// interrupts nor a hypervisor count. One system call (`getrusage(2)`).
+#[must_use]
+pub fn preemptions() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the room is as large as what the kernel writes there, and zeros are a valid value if it writes nothing.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::preemptions;
+    use crate::cpu::{Topology, pin_to_core};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Two threads that both want one core: each loses it to the other in the end.
+    #[test]
+    fn threads_that_share_a_core_are_preempted() {
+        let Some(&core) = Topology::detect().ok().as_ref().and_then(|machine| machine.cpus.first()) else { return };
+        let done = AtomicU32::new(0);
+        let spin = || {
+            pin_to_core(core).unwrap();
+            let before = preemptions();
+            let mut seen = false;
+            while done.load(Ordering::Relaxed) < 2 {
+                if !seen && preemptions() > before {
+                    seen = true;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(spin);
+            scope.spawn(spin);
+        });
+    }
+}
