@@ -1,8 +1,9 @@
 //! Connected sockets for the few peers that are talked to most.
 //!
 //! A connected UDP socket keeps its route, and what arrives for it is found with its route, too: on two hosts joined by a veth pair an
-//! exchange of 8 bytes takes 4.6 µs each way instead of 5.9. They are bound to the link's own port, so that a peer does not notice;
-//! what it sends is found by the pair of addresses before the link's own socket is considered.
+//! exchange of 8 bytes takes 4.6 µs each way instead of 5.9, and bulk goes faster by a twentieth, half of it by the sender's socket and
+//! half by the receiver's. They are bound to the link's own port, so that a peer does not notice; what it sends is found by the pair of
+//! addresses before the link's own socket is considered. Each lane has its own.
 
 use super::socket::Socket;
 use crate::without::Without;

@@ -1,8 +1,11 @@
 //! Which socket is looked at when: what is small comes before bulk, and what is quiet costs little.
 
 use super::super::sink::Sink;
+use super::connected::ConnectedSet;
+use super::foreseen::Guess;
 use super::receive::{BUFFER_LEN, BUFFERS};
 use super::{Socket, UdpLink};
+use oikaze_protocol::wire::Lane;
 use std::io;
 
 /// Datagrams after which a look at a socket of small ones ends.
@@ -44,6 +47,13 @@ impl Looks {
         // Nothing has come lately.
         Looks { count: BULK_LATELY.max(SMALL_LATELY), aside: 0, hot: 0, hot_bulk: 0, small: 0, bulk: 0, bulk_waits: false }
     }
+
+    /// There are more sockets of bulk from this index on: the hot one stays, for what it still has came before what they will have.
+    pub(super) fn more_bulk(&mut self, at: usize, more: usize) {
+        if self.hot_bulk >= at {
+            self.hot_bulk += more;
+        }
+    }
 }
 
 impl UdpLink {
@@ -70,7 +80,8 @@ impl UdpLink {
 
     /// At one that is not hot, in turn; it becomes hot if the hot one had nothing.
     fn look_aside(&mut self, was_hot: bool, sink: &mut dyn Sink) -> io::Result<usize> {
-        let (small, bulk) = (self.connected.sockets.len() + self.sockets.len(), self.bulk.len());
+        let small = self.connected.small.sockets.len() + self.sockets.len();
+        let bulk = self.connected.bulk.sockets.len() + self.bulk.len();
         let (others, other_bulk) = (small.saturating_sub(1), bulk.saturating_sub(1));
         if others + other_bulk == 0 {
             return Ok(0);
@@ -93,17 +104,12 @@ impl UdpLink {
         Ok(taken)
     }
 
-    /// How many datagrams a socket had. The connected ones come first, then the link's own.
+    /// How many datagrams a socket had.
     ///
     /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
     /// is there; one that had something, for several.
     fn look_at_small(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
-        let (connected, own) = (&mut self.connected.sockets, &mut self.sockets);
-        let socket = match index.checked_sub(connected.len()) {
-            None => connected.get_mut(index).map(|connected| &mut connected.socket),
-            Some(index) => own.get_mut(index),
-        };
-        let Some(socket) = socket else {
+        let Some(socket) = at(&mut self.connected.small, &mut self.sockets, index) else {
             // There were more when it became hot.
             self.looks.hot = 0;
             return Ok(0);
@@ -127,15 +133,26 @@ impl UdpLink {
     /// Likewise of bulk, up to a number of bytes. Several buffers are asked for only as long as they are small: partial batches, or
     /// single datagrams where the kernel does not join them.
     fn look_at_bulk(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
-        let Some(socket) = self.bulk.get_mut(index) else { return Ok(0) };
+        let Some(socket) = at(&mut self.connected.bulk, &mut self.bulk, index) else {
+            self.looks.hot_bulk = 0;
+            return Ok(0);
+        };
+        let mut peer = None;
         let among_small = self.looks.count.wrapping_sub(self.looks.small) < SMALL_LATELY;
         let share = if among_small { BULK_AMONG_SMALL } else { BULK_ALONE };
         let (mut taken, mut bytes) = (0, 0);
         while bytes < share {
             let guess = if !socket.busy && !self.without.foresee && self.patience.allows() { sink.foresee() } else { None };
             let burst = if let Some(foreseen) = guess {
-                let (burst, right) = self.pool.receive_foreseen(socket, foreseen, &mut self.statistics, sink)?;
-                right.into_iter().for_each(|right| self.patience.learn(right));
+                let (burst, outcome) = self.pool.receive_foreseen(socket, foreseen, &mut self.statistics, sink)?;
+                match outcome {
+                    Guess::Untried => {}
+                    Guess::Wrong => self.patience.learn(false),
+                    Guess::Right(from) => {
+                        self.patience.learn(true);
+                        peer = Some(from);
+                    }
+                }
                 burst
             } else {
                 self.pool.receive(socket, socket.busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?
@@ -150,7 +167,18 @@ impl UdpLink {
         if taken > 0 {
             self.looks.bulk = self.looks.count;
         }
+        if let Some(peer) = peer {
+            self.note(peer, Lane::Bulk);
+        }
         Ok(taken)
+    }
+}
+
+/// A lane's socket with this index: the connected ones come first, then the link's own.
+fn at<'s>(connected: &'s mut ConnectedSet, own: &'s mut [Socket], index: usize) -> Option<&'s mut Socket> {
+    match index.checked_sub(connected.sockets.len()) {
+        None => connected.sockets.get_mut(index).map(|connected| &mut connected.socket),
+        Some(index) => own.get_mut(index),
     }
 }
 

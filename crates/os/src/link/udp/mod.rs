@@ -27,6 +27,7 @@ use core::ops::ControlFlow;
 use foreseen::Patience;
 use look::Looks;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
+use oikaze_protocol::wind::PerLane;
 use oikaze_protocol::wire::Lane;
 use receive::Pool;
 use refusals::Refusals;
@@ -52,8 +53,8 @@ pub struct UdpLink {
     sockets: Vec<Socket>,
     /// All on the port for bulk, at the same addresses; or none.
     bulk: Vec<Socket>,
-    /// Of single peers.
-    connected: ConnectedSet,
+    /// Of single peers, on either port.
+    connected: PerLane<ConnectedSet>,
     /// Readable when any socket is, while somebody sleeps on it: then all sockets are in it.
     watch: OwnedFd,
     /// How many do.
@@ -104,7 +105,7 @@ impl UdpLink {
         Ok(UdpLink {
             sockets,
             bulk,
-            connected: ConnectedSet::default(),
+            connected: PerLane::default(),
             watch,
             sleepers: 0,
             pool: Pool::new(),
@@ -133,22 +134,33 @@ impl UdpLink {
     }
 
     fn all_sockets(&self) -> impl Iterator<Item = &Socket> {
-        self.connected.sockets.iter().map(|connected| &connected.socket).chain(&self.sockets).chain(&self.bulk)
+        let connected = self.connected.both().into_iter().flat_map(|set| &set.sockets);
+        connected.map(|connected| &connected.socket).chain(&self.sockets).chain(&self.bulk)
     }
 
-    /// Which sockets, and which of them, send to this peer in this lane. Only small datagrams are worth a connected one: calls for bulk are few.
+    /// The link's own sockets for a lane.
+    fn own(&self, lane: Lane) -> &[Socket] {
+        if lane == Lane::Bulk { &self.bulk } else { &self.sockets }
+    }
+
+    /// Which sockets, and which of them, send to this peer in this lane. Where bulk has no sockets of its own, it goes by the small
+    /// ones.
     fn route(&mut self, to: SocketAddr, lane: Lane) -> Route {
-        if lane == Lane::Bulk && !self.bulk.is_empty() {
-            return look::reaching(&self.bulk, to).map_or(Route::None, Route::Bulk);
-        }
-        let own = self.connected.find(to);
-        if lane == Lane::Small && self.connected.note(to, own) && !self.without.connect {
-            self.connect(to);
-        }
+        let lane = if self.bulk.is_empty() { Lane::Small } else { lane };
+        let own = self.note(to, lane);
         match own {
-            Some(own) => Route::Connected(own),
-            None => look::reaching(&self.sockets, to).map_or(Route::None, Route::Own),
+            Some(own) => Route::Connected(lane, own),
+            None => look::reaching(self.own(lane), to).map_or(Route::None, |own| Route::Own(lane, own)),
         }
+    }
+
+    /// A call for this peer was or will be made in this lane: the index of its own socket, if it has one. It may be worth one now.
+    fn note(&mut self, peer: SocketAddr, lane: Lane) -> Option<usize> {
+        let own = self.connected[lane].find(peer);
+        if self.connected[lane].note(peer, own) && !self.without.connect {
+            self.connect(peer, lane);
+        }
+        own
     }
 
     /// Send the beginning of `batch`: how many are done with, or that there is no room.
@@ -156,9 +168,9 @@ impl UdpLink {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
         let route = self.route(first.to, first.lane);
         let socket = match route {
-            Route::Connected(own) => self.connected.sockets.get_mut(own).map(|connected| &mut connected.socket),
-            Route::Own(own) => self.sockets.get_mut(own),
-            Route::Bulk(bulk) => self.bulk.get_mut(bulk),
+            Route::Connected(lane, own) => self.connected[lane].sockets.get_mut(own).map(|connected| &mut connected.socket),
+            Route::Own(Lane::Small, own) => self.sockets.get_mut(own),
+            Route::Own(Lane::Bulk, own) => self.bulk.get_mut(own),
             Route::None => None,
         };
         let Some(socket) = socket else {
@@ -188,20 +200,27 @@ impl UdpLink {
         if matches!(sent, Sent::TooBig) && first.len() <= DATAGRAM_MIN && socket.distrust_routers() {
             sent = send::send(socket, run);
         }
-        if let (Sent::Unreachable | Sent::Unfit, Route::Connected(own)) = (&sent, route) {
-            self.connected.give_up(own);
+        if let (Sent::Unreachable | Sent::Unfit, Route::Connected(lane, own)) = (&sent, route) {
+            self.connected[lane].give_up(own);
         }
         self.settle(run, sent)
     }
 
-    /// Give a peer a socket of its own, if that works.
-    fn connect(&mut self, to: SocketAddr) {
-        let Some(own) = look::reaching(&self.sockets, to).and_then(|index| self.sockets.get(index)) else { return };
+    /// Give a peer a socket of its own in this lane, if that works.
+    fn connect(&mut self, to: SocketAddr, lane: Lane) {
+        let own = if lane == Lane::Bulk { &self.bulk } else { &self.sockets };
+        let Some(own) = look::reaching(own, to).and_then(|index| own.get(index)) else { return };
         // Small datagrams are seldom joined, and one that never is needs no control message to be cut by.
-        let without = Without { gro: self.without.gro || !self.bulk.is_empty(), ..self.without };
-        let connected = self.connected.connect(to, own, self.buffer, &without);
+        let joined = lane == Lane::Bulk || self.bulk.is_empty();
+        let without = Without { gro: self.without.gro || !joined, ..self.without };
+        let set = &mut self.connected[lane];
+        let before = set.sockets.len();
+        let connected = set.connect(to, own, self.buffer, &without);
         if self.sleepers > 0 && connected.is_some_and(|socket| watch_one(&self.watch, socket).is_err()) {
-            self.connected.give_up(self.connected.sockets.len() - 1);
+            set.give_up(before);
+        }
+        if lane == Lane::Bulk {
+            self.looks.more_bulk(before, set.sockets.len() - before);
         }
     }
 
@@ -242,12 +261,10 @@ impl UdpLink {
 /// A socket to send from.
 #[derive(Clone, Copy, Debug)]
 enum Route {
-    /// The peer's own.
-    Connected(usize),
+    /// The peer's own for this lane.
+    Connected(Lane, usize),
     /// The link's.
-    Own(usize),
-    /// The link's for bulk.
-    Bulk(usize),
+    Own(Lane, usize),
     /// No address of the peer's family.
     None,
 }

@@ -76,8 +76,8 @@ fn a_link_without_lanes_speaks_with_one_that_has_them() {
         assert_eq!(none.send(&[out(to(bulk), Lane::Bulk, b"bulk"), out(to(port), Lane::Small, b"small")]).unwrap(), 2);
         assert!(take(&mut with, 2).iter().all(|(from, _)| *from == to_none));
     }
-    // Only what is small is worth a socket of the peer's own.
-    assert_eq!(none.connected.sockets.iter().map(|one| one.to.port()).collect::<Vec<_>>(), [port]);
+    // Each of the peer's ports is worth a socket, whose lane it is or not.
+    assert_eq!(none.connected.small.sockets.iter().map(|one| one.to.port()).collect::<Vec<_>>(), [bulk, port]);
 }
 
 #[test]
@@ -281,8 +281,21 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
             assert_eq!(other.send(&[to(one_at)]).unwrap(), 1);
             assert_eq!(take(&mut one, 1), [(other_at, bytes.to_vec())]);
         }
-        assert_eq!(one.connected.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_at]);
-        assert!(other.connected.sockets.is_empty(), "switched off");
+        assert_eq!(one.connected.small.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_at]);
+        assert!(other.connected.small.sockets.is_empty(), "switched off");
+        // Bulk gets one on its own port, and what comes there is told by that.
+        let bulk_of = |link: &UdpLink| SocketAddr::new(address, link.bulk_port().unwrap());
+        let (one_bulk, other_bulk) = (bulk_of(&one), bulk_of(&other));
+        for number in 0..200_u32 {
+            let bytes = number.to_le_bytes();
+            let to = |to| Outgoing { to, lane: Lane::Bulk, head: &bytes, payload: Gather::EMPTY, tag: &[] };
+            assert_eq!(one.send(&[to(other_bulk)]).unwrap(), 1);
+            assert_eq!(take(&mut other, 1), [(one_bulk, bytes.to_vec())]);
+            assert_eq!(other.send(&[to(one_bulk)]).unwrap(), 1);
+            assert_eq!(take(&mut one, 1), [(other_bulk, bytes.to_vec())]);
+        }
+        assert_eq!(one.connected.bulk.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_bulk]);
+        assert!(other.connected.bulk.sockets.is_empty(), "switched off");
         // A third is heard beside it, by the link's own socket.
         let mut third = everywhere("").unwrap();
         let hello = Outgoing { to: one_at, lane: Lane::Small, head: b"hello", payload: Gather::EMPTY, tag: &[] };

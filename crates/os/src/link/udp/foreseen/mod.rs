@@ -64,6 +64,16 @@ impl Layout {
     }
 }
 
+/// What became of a guess.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Guess {
+    /// Nothing came.
+    Untried,
+    Wrong,
+    /// All came from the peer of whom it was foreseen, at this address.
+    Right(SocketAddr),
+}
+
 /// Whether it is worth guessing.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
@@ -87,21 +97,21 @@ impl Patience {
 }
 
 impl Pool {
-    /// One call for one buffer. Hands each datagram on; was it as foreseen? (`None`: nothing came.)
+    /// One call for one buffer. Hands each datagram on; was it as foreseen?
     pub(super) fn receive_foreseen(
         &mut self,
         socket: &Socket,
         mut foreseen: Foreseen,
         statistics: &mut Statistics,
         sink: &mut dyn Sink,
-    ) -> io::Result<(Burst, Option<bool>)> {
+    ) -> io::Result<(Burst, Guess)> {
         // A guess that cannot be laid out is as good as a wrong one.
-        let wrong = Ok((Burst::NONE, Some(false)));
+        let wrong = Ok((Burst::NONE, Guess::Wrong));
         let Some(layout) = Layout::of(&foreseen) else { return wrong };
         let (pool, copies) = self.bytes.split_at_mut(COPIES);
         let Some((vectors, count)) = vectors(layout, pool, &mut foreseen) else { return wrong };
         let Some(Filled { len, from, told }) = receive(socket, &vectors, count, statistics)? else {
-            return Ok((Burst::NONE, None));
+            return Ok((Burst::NONE, Guess::Untried));
         };
         let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
         let run = Run { layout, pool, foreseen: &foreseen, from, congested };
@@ -119,7 +129,8 @@ impl Pool {
         };
         statistics.bytes_in += len as u64;
         statistics.datagrams_in += datagrams as u64;
-        Ok((Burst { datagrams, bytes: len, buffers: 1, full: true }, Some(placed.is_some())))
+        let guess = placed.map_or(Guess::Wrong, |_| Guess::Right(from));
+        Ok((Burst { datagrams, bytes: len, buffers: 1, full: true }, guess))
     }
 }
 

@@ -115,6 +115,19 @@ fn what_is_foreseen_comes_to_its_place_and_what_follows_beside_it() {
     }
 }
 
+/// Who sends bulk as foreseen is worth a socket of its own at the receiver, too, which sends none.
+#[test]
+fn bulk_that_keeps_coming_as_foreseen_gets_a_socket_of_its_own() {
+    let (mut sender, mut receiver) = (link(), link());
+    for _ in 0..300 {
+        let mut taker = Taker::new(1366, 2 * 1366);
+        exchange(&mut sender, &mut receiver, &mut taker, &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)]);
+    }
+    let from = SocketAddr::new(HERE, sender.bulk_port().unwrap());
+    assert_eq!(receiver.connected.bulk.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [from]);
+    assert!(receiver.statistics().in_place > 0);
+}
+
 #[test]
 fn a_run_of_which_one_is_not_as_foreseen_is_taken_out_as_a_whole() {
     for wrong in 0..7 {
