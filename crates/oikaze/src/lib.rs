@@ -45,7 +45,7 @@ mod scope;
 mod shared;
 mod statistics;
 
-pub use engine::Arrived;
+pub use engine::{Arrived, Body};
 pub use error::{Error, Result};
 pub use join::{join, join_as};
 pub use member::{Job, Reducible};

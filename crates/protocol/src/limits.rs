@@ -161,6 +161,10 @@ pub const ANSWERS_PER_PEER: usize = 16_384;
 pub const POST_INLINE: u64 = 512;
 /// Answers to gets up to this many bytes are read when they are served and share datagrams with others.
 pub const ANSWER_INLINE: u64 = 256;
+/// Bodies of at least so many bytes are received into memory that was used before: below it fresh memory is cheap.
+pub const BODY_KEPT: usize = 32 << 10;
+/// Bytes of such memory that a node keeps for messages to come: what one peer may have under way.
+pub const BODIES_KEPT: usize = CREDIT as usize;
 /// The largest body of a user's message (the receiver must hold it).
 pub const MESSAGE_BODY_MAX: u64 = 1 << 30;
 /// Between two looks at which a node shows its numbers (`oikaze top`).

@@ -1,6 +1,6 @@
 //! What connections, remote memory and coherence have settled becomes outcomes of operations.
 
-use super::{Arrived, Engine, Failure, Value};
+use super::{Arrived, Body, Engine, Failure, Value};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, Coherence, CoherenceEvent, Pages};
@@ -118,6 +118,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     self.operations.settle(token, Err(failure));
                 }
                 RmaEvent::Arrived { from, class, tag, body } => {
+                    let body = Body::new(body, &self.bodies);
                     self.arrived.push_back(Arrived { from, class, tag, body });
                     self.news += 1;
                 }

@@ -5,6 +5,7 @@
 //! kept of it.
 
 use super::allowance::Allowance;
+use super::bodies::Bodies;
 use super::foresight::Foresight;
 use super::peers::Peers;
 use super::priority::Priority;
@@ -54,7 +55,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
         let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, .. } = self;
-        let Self { shares, priority, door, counters, foresight, .. } = self;
+        let Self { shares, priority, door, counters, foresight, bodies, .. } = self;
         let (me, checksum) = (*me, *checksum);
         let mut ingress = Ingress {
             me,
@@ -71,6 +72,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             door,
             counters,
             foresight,
+            bodies,
             received: 0,
         };
         let outcome = link.receive_into(&mut ingress);
@@ -98,6 +100,7 @@ pub(super) struct Ingress<'e, P> {
     door: &'e mut Door,
     counters: &'e mut Counters,
     pub foresight: &'e mut Foresight,
+    bodies: &'e Bodies,
     received: usize,
 }
 
@@ -123,7 +126,7 @@ impl<P: Pages> Ingress<'_, P> {
             peer.connection.marked(view.header().lane());
         }
         let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
-        let mut upper = Upward { rma, coherence, memory: &mut *self.memory, pages: &mut *self.pages };
+        let mut upper = Upward { rma, coherence, memory: &mut *self.memory, pages: &mut *self.pages, bodies: self.bodies };
         let delivered = peer.connection.statistics().messages_delivered;
         peer.connection.receive(now, &view, path, &mut upper);
         if view.header().lane() == Lane::Small && peer.connection.statistics().messages_delivered > delivered {

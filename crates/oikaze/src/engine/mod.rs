@@ -10,6 +10,7 @@
 mod active;
 mod allowance;
 mod batch;
+mod bodies;
 mod deadlines;
 mod egress;
 mod events;
@@ -27,6 +28,7 @@ mod submit;
 mod tests;
 mod upward;
 
+pub use bodies::Body;
 pub use failure::Failure;
 pub use operation::{Completion, Value};
 pub use submission::{Keep, Request, Submission};
@@ -89,7 +91,7 @@ pub struct Arrived {
     /// The sender's own word.
     pub tag: u64,
     /// What.
-    pub body: Vec<u8>,
+    pub body: Body,
 }
 
 /// What a turn did.
@@ -154,6 +156,7 @@ pub struct Engine<L, P> {
     coherence: Coherence,
     operations: Operations,
     arrived: VecDeque<Arrived>,
+    bodies: Arc<bodies::Bodies>,
     submissions: Arc<SegQueue<Submission>>,
     egress: PerLane<Batch>,
     handshake_seal: seal::HandshakeSeal,
@@ -218,6 +221,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             coherence: Coherence::new(me, nodes),
             operations: Operations::default(),
             arrived: VecDeque::new(),
+            bodies: Arc::default(),
             submissions,
             egress: PerLane::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),

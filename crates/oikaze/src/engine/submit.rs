@@ -284,8 +284,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
             body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
         };
-        let Self { me, pages, memory, rma, coherence, .. } = self;
-        let mut upper = Upward { rma, coherence, memory, pages };
+        let Self { me, pages, memory, rma, coherence, bodies, .. } = self;
+        let mut upper = Upward { rma, coherence, memory, pages, bodies };
         let outcome = upper.deliver(*me, number, message.class, &message.head, Delivered::Bytes(&body));
         match outcome {
             Ok(()) => self.acknowledged(message.token),

@@ -1,5 +1,6 @@
 //! The way up from Wind: each message goes to remote memory or to coherence, by the first byte of its head.
 
+use super::bodies::Bodies;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
@@ -11,6 +12,7 @@ pub(super) struct Upward<'a, P> {
     pub coherence: &'a mut Coherence,
     pub memory: &'a mut RegionTable,
     pub pages: &'a mut P,
+    pub bodies: &'a Bodies,
 }
 
 impl<P: Pages> Upper for Upward<'_, P> {
@@ -23,6 +25,10 @@ impl<P: Pages> Upper for Upward<'_, P> {
 
     fn places(&self, class: Class, head: &[u8]) -> bool {
         rma::places(class, head)
+    }
+
+    fn buffer(&mut self, len: usize) -> Vec<u8> {
+        self.bodies.lend(len)
     }
 
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {

@@ -84,7 +84,7 @@ mod tests {
     use oikaze_protocol::wind::Class;
 
     fn message(from: Rank, tag: u64, bytes: usize) -> Arrived {
-        Arrived { from, class: Class::Ordered, tag, body: vec![0; bytes] }
+        Arrived { from, class: Class::Ordered, tag, body: vec![0; bytes].into() }
     }
 
     fn deposit(mailbox: &Mailbox, messages: Vec<Arrived>) {

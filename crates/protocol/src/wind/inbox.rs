@@ -189,7 +189,7 @@ impl Inbox {
             (Admission::Place, None) => self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
             (Admission::Assemble, None) => {
                 // Reserved, not cleared: most fragments come in order, and each byte is written once.
-                let buffer = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+                let buffer = above.upper.buffer(usize::try_from(len).unwrap_or(0));
                 self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)));
                 if let Some((fragment, bytes)) = whole {
                     return self.fragment(fragment, bytes, above);

@@ -91,6 +91,12 @@ pub trait Upper {
         false
     }
 
+    /// An empty buffer with room for so many bytes, for a message that was admitted with [`Admission::Assemble`]. It comes back as
+    /// [`Delivered::Owned`].
+    fn buffer(&mut self, len: usize) -> Vec<u8> {
+        Vec::with_capacity(len)
+    }
+
     /// Bytes of a message admitted with [`Admission::Place`], each exactly once, already verified.
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);
 

@@ -1,0 +1,174 @@
+//! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as much as receiving them.
+
+use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT};
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A message's body: bytes. Long ones give their memory back when they are dropped, for messages to come.
+#[derive(Default)]
+pub struct Body {
+    bytes: Vec<u8>,
+    home: Option<Arc<Bodies>>,
+}
+
+/// Buffers that no message has at present, of which the latest were used last.
+#[derive(Debug, Default)]
+pub(super) struct Bodies(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    buffers: VecDeque<Vec<u8>>,
+    /// Their capacities together.
+    bytes: usize,
+}
+
+impl Body {
+    /// As a vector, without copying; its memory is the caller's from now on.
+    #[must_use]
+    pub fn into_vec(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// What has arrived, in a buffer from [`Bodies::lend`] or any other.
+    pub(super) fn new(bytes: Vec<u8>, bodies: &Arc<Bodies>) -> Self {
+        let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(bodies));
+        Self { bytes, home }
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, home: None }
+    }
+}
+
+impl From<Body> for Vec<u8> {
+    fn from(body: Body) -> Self {
+        body.into_vec()
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.keep(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Clone for Body {
+    fn clone(&self) -> Self {
+        self.bytes.clone().into()
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Body {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl Eq for Body {}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
+    }
+}
+
+impl Bodies {
+    /// An empty buffer with room for so many bytes: one that was used before, if there is one that is not much longer.
+    pub fn lend(&self, len: usize) -> Vec<u8> {
+        let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
+        used.unwrap_or_else(|| Vec::with_capacity(len))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        // Freed after the lock has been let go.
+        let _displaced = self.kept().put(buffer);
+    }
+}
+
+impl Kept {
+    fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        let fits = |buffer: &Vec<u8>| (len..=len.saturating_mul(2)).contains(&buffer.capacity());
+        let at = self.buffers.iter().rposition(fits)?;
+        let buffer = self.buffers.remove(at)?;
+        self.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
+    /// Those for which there is no room any more: the ones that were of no use for longest.
+    fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
+        self.bytes += buffer.capacity();
+        self.buffers.push_back(buffer);
+        let mut displaced = Vec::new();
+        while self.bytes > BODIES_KEPT
+            && let Some(oldest) = self.buffers.pop_front()
+        {
+            self.bytes -= oldest.capacity();
+            displaced.push(oldest);
+        }
+        displaced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_body_is_received_where_the_one_before_was() {
+        let bodies = Arc::new(Bodies::default());
+        let place = |len: usize| {
+            let mut buffer = bodies.lend(len);
+            assert!(buffer.is_empty() && buffer.capacity() >= len);
+            buffer.resize(len, 7);
+            let body = Body::new(buffer, &bodies);
+            assert_eq!(body, vec![7; len]);
+            body.as_ptr()
+        };
+        let first = place(1 << 20);
+        assert_eq!([place(1 << 20), place(600 << 10)], [first, first]);
+        // Much shorter ones, and those that were taken away, have memory of their own.
+        assert_ne!(place(100 << 10), first);
+        let taken = Body::new(bodies.lend(1 << 20), &bodies).into_vec();
+        assert_eq!(taken.as_ptr(), first);
+        assert_ne!(place(1 << 20), first);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let bodies = Arc::new(Bodies::default());
+        let lens = [BODY_KEPT - 1, BODY_KEPT, 1 << 20, BODIES_KEPT / 2, BODIES_KEPT, BODIES_KEPT + 1, 3 << 20];
+        for turn in 0..200 {
+            let some: Vec<Body> =
+                lens.iter().cycle().skip(turn).take(1 + turn % 5).map(|len| Body::new(bodies.lend(*len), &bodies)).collect();
+            drop(some);
+            let kept = bodies.kept();
+            assert_eq!(kept.bytes, kept.buffers.iter().map(Vec::capacity).sum::<usize>());
+            assert!(kept.bytes <= BODIES_KEPT && kept.buffers.iter().all(|buffer| buffer.capacity() >= BODY_KEPT));
+        }
+    }
+}
