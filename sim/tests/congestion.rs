@@ -2,7 +2,7 @@
 
 use oikaze_protocol::wind::Settings;
 use oikaze_protocol::wind::congestion::Algorithm;
-use oikaze_sim::fabric::{Fabric, Flow, Plan, Report};
+use oikaze_sim::fabric::{Fabric, Flow, Plan, Report, Slices};
 use oikaze_sim::net::Line;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ fn plan(seed: u64, hosts: u32, down: Line, flows: Vec<Flow>) -> Plan {
         trunk: None,
         latency: Duration::from_micros(8),
         jitter: Duration::from_micros(4),
+        slices: None,
         flows,
         span: Duration::from_millis(100),
     }
@@ -39,7 +40,7 @@ fn run(what: &str, plan: Plan) -> Report {
     let (goodput, jain, first) = (report.goodput, report.jain, report.down[0]);
     println!(
         "{what}: goodput {goodput:.3}, Jain {jain:.3}, bytes {:?}, output {first:?}, trunk {:?}",
-        &report.bytes[..2],
+        &report.bytes[..report.bytes.len().min(2)],
         report.trunk
     );
     report
@@ -118,6 +119,29 @@ fn delay_beside_cubic_does_not_starve() {
         let report = pair(7, trunk, [Algorithm::Delay, Algorithm::Cubic], Duration::ZERO, Duration::from_millis(span));
         let (least, all) = (report.bytes.iter().min().copied().unwrap_or(0), report.bytes.iter().sum::<u64>());
         assert!(least as f64 >= 0.15 * all as f64, "{report:?}");
+    }
+}
+
+/// Two hosts whose processors are busy with other things most of the time.
+fn starved(seed: u64, algorithm: Algorithm, period: u64) -> Report {
+    let flow = Flow { depth: 32, ..flow(0, 1, 128 * KIB) };
+    let plan = Plan {
+        settings: settings(algorithm),
+        slices: Some(Slices { period: Duration::from_millis(period), slice: Duration::from_millis(3) }),
+        span: Duration::from_millis(1000),
+        ..plan(seed, 2, Line::of_host(10 * GIGABIT), vec![flow])
+    };
+    run(&format!("{algorithm}, 3 of {period} ms"), plan)
+}
+
+/// WIND-9.3, WIND-9.4: time that hosts lose is no queue.
+#[test]
+fn starved_processors_are_not_taken_for_a_queue() {
+    for period in [12, 24] {
+        for seed in 0..2 {
+            let [delay, cubic] = [Algorithm::Delay, Algorithm::Cubic].map(|algorithm| starved(seed, algorithm, period));
+            assert!(delay.goodput >= 0.6 * cubic.goodput, "{period} ms: {} of {}", delay.goodput, cubic.goodput);
+        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! Flows that meet at a switch: real engines on simulated hosts, a fabric with rates, queues and marks, and what each flow gets.
 //!
 //! Every host has a line of its own to one switch and an output of the switch towards it; two groups of hosts may have a trunk
-//! between them. Hosts compute in no time but for a jitter by the seed, so that what limits is the network.
+//! between them. Hosts compute in no time but for a jitter by the seed, so that what limits is the network;
+//! unless their processors are shared with others ([`Slices`]).
 
 mod flow;
 mod host;
+mod slices;
 
 pub use flow::{Flow, Result};
 pub use host::Host;
+pub use slices::Slices;
 
 use crate::net::{Line, Port, PortCounts, rank_of};
 use crate::random::Random;
@@ -40,6 +43,8 @@ pub struct Plan {
     pub latency: Duration,
     /// A host's turn comes so late at most.
     pub jitter: Duration,
+    /// Every host has its processor only for slices of time.
+    pub slices: Option<Slices>,
     /// What flows.
     pub flows: Vec<Flow>,
     /// Flows are measured from their common beginning for so long.
@@ -147,7 +152,10 @@ impl Fabric {
     }
 
     fn wake(&mut self, rank: Rank, at: Time) {
-        let at = at.max(self.now);
+        let mut at = at.max(self.now);
+        if let Some(slices) = self.plan.slices {
+            at = slices.next(self.plan.seed, rank, at);
+        }
         let Some(host) = self.hosts.get_mut(rank as usize) else { return };
         if host.turn_at.is_none_or(|planned| at < planned) {
             host.turn_at = Some(at);

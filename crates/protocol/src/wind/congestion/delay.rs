@@ -7,6 +7,7 @@
 
 use super::rivals::{Finding, Rivals};
 use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
+use crate::limits::PACING_BURST;
 use crate::time::Time;
 use core::time::Duration;
 
@@ -17,6 +18,8 @@ const CALM: Duration = Duration::from_millis(1);
 /// Flow scaling: what is added to the target of the smallest window, and the window in datagrams from which on nothing is.
 const SCALING: Duration = Duration::from_millis(2);
 const SCALING_UNTIL: u64 = 256;
+/// A window of so many bytes goes in several bursts (WIND-9.8), and its acknowledgements come so (WIND-9.3).
+const STEADY: u64 = 4 * PACING_BURST;
 /// Round trips without a signal until growth doubles with each.
 const PATIENCE: u32 = 8;
 /// One, as a fraction marked.
@@ -54,11 +57,35 @@ struct Round {
     window: u64,
     signal: bool,
     limited: bool,
+    /// The latest acknowledgement, and the longest time without one.
+    heard: Time,
+    silence: Duration,
 }
 
 impl Round {
     fn new(start: Time, window: u64) -> Round {
-        Round { start, least: Duration::MAX, datagrams: 0, marked: 0, window, signal: false, limited: false }
+        Round {
+            start,
+            least: Duration::MAX,
+            datagrams: 0,
+            marked: 0,
+            window,
+            signal: false,
+            limited: false,
+            heard: start,
+            silence: Duration::ZERO,
+        }
+    }
+
+    /// An acknowledgement has come.
+    fn hear(&mut self, now: Time) {
+        self.silence = self.silence.max(now - self.heard);
+        self.heard = now;
+    }
+
+    /// Most of it was silence, though much was under way: a host stood still, for a queue lets its content through bit by bit.
+    fn stood_still(&self) -> bool {
+        self.window >= STEADY && self.silence >= (self.heard - self.start) / 4 * 3
     }
 }
 
@@ -106,7 +133,7 @@ impl Delay {
     /// a moment delays some, a queue delays all. Was there a signal? (WIND-9.3, WIND-9.5)
     fn heed(&mut self, sample: &Sample) -> bool {
         let ends = sample.sent >= self.round.start;
-        let delay = Some(self.round.least).filter(|least| ends && *least < Duration::MAX);
+        let delay = Some(self.round.least).filter(|least| ends && *least < Duration::MAX && !self.round.stood_still());
         let excess = delay.and_then(|delay| self.excess(delay).map(|excess| (excess, delay)));
         if sample.marked == 0 && excess.is_none() {
             return false;
@@ -127,7 +154,7 @@ impl Delay {
             return;
         }
         if self.window < self.threshold {
-            if sample.delay.is_some_and(|delay| delay > CALM) {
+            if sample.delay.is_some_and(|delay| delay > CALM) && !self.round.stood_still() {
                 self.threshold = self.window;
             }
             self.window += sample.bytes;
@@ -149,6 +176,7 @@ impl Delay {
         self.clean = if signal { 0 } else { self.clean.saturating_add(u32::from(limited)) };
         if least < Duration::MAX {
             let finding = match least {
+                _ if self.round.stood_still() => Finding::Mixed,
                 _ if least > (TARGET + self.scaling()) / 4 * 5 => Finding::Stubborn,
                 _ if least < CALM => Finding::Calm,
                 _ => Finding::Mixed,
@@ -170,6 +198,7 @@ impl Controller for Delay {
         if let Some(delay) = sample.delay {
             self.round.least = self.round.least.min(delay);
         }
+        self.round.hear(sample.now);
         self.round.datagrams += u64::from(sample.datagrams);
         self.round.marked += u64::from(sample.marked);
         self.round.limited |= sample.limited;

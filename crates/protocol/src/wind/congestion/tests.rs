@@ -35,18 +35,18 @@ impl Path {
     }
 
     fn round(&mut self, controller: &mut dyn Controller) {
-        let (window, sent) = (controller.window(), self.now);
+        let (window, begin) = (controller.window(), self.now);
         let queue = self.queue(window);
         let delay = self.base + Duration::from_micros(queue.min(self.room) / self.rate);
-        self.now += delay;
         if queue > self.room {
             self.lost += 1;
-            controller.lost(sent, self.now);
+            controller.lost(begin, begin + delay);
         }
-        for quarter in 0..4u64 {
+        for quarter in 1..5 {
+            self.now = begin + delay / 4 * quarter;
             let datagrams = (window / 4 / DATAGRAM).max(1) as u32;
             let marked = if queue > self.mark_from { datagrams } else { 0 };
-            let sent = Time(sent.0 + quarter);
+            let sent = Time(self.now.0.saturating_sub(delay.as_nanos() as u64));
             let bytes = window / 4;
             controller.acknowledged(&Sample { now: self.now, bytes, sent, delay: Some(delay), datagrams, marked, limited: true });
         }
@@ -84,6 +84,41 @@ fn a_deep_queue_stays_at_the_target() {
     let standing = Duration::from_micros(path.queue(flow.window()) / path.rate);
     assert!((Duration::from_micros(1000)..Duration::from_micros(2600)).contains(&standing), "{standing:?}");
     assert_eq!(path.lost, 0);
+}
+
+/// WIND-9.3: a window and nothing for a while, then all its acknowledgements at once.
+fn stand_still(flow: &mut Delay, now: &mut Time, span: Duration) {
+    let (window, sent) = (flow.window(), *now);
+    *now += span;
+    for quarter in 0..4 {
+        let (sent, delay) = (Time(sent.0 + quarter), Some(span));
+        flow.acknowledged(&Sample { now: *now, bytes: window / 4, sent, delay, datagrams: 9, marked: 0, limited: true });
+    }
+}
+
+/// WIND-9.3
+#[test]
+fn a_host_that_stands_still_is_no_queue() {
+    // At most it queues for less than the target.
+    let (mut flow, mut path) = (delay(1 << 20), Path::new(100, 1250));
+    path.rounds(&mut flow, 60);
+    let before = flow.window();
+    assert_eq!(before, 1 << 20);
+    (0..20).for_each(|_| stand_still(&mut flow, &mut path.now, Duration::from_millis(12)));
+    assert_eq!(flow.window(), before);
+    // Not so a queue as long as that, whoever's it is.
+    path.foreign = 12_000 * path.rate;
+    path.rounds(&mut flow, 3);
+    assert!(flow.window() <= before / 2, "{} of {before}", flow.window());
+}
+
+/// WIND-9.3: a small window's acknowledgements come together in any case.
+#[test]
+fn silence_says_nothing_of_a_small_window() {
+    let (mut flow, mut now) = (delay(8 << 20), Time(1_000_000));
+    let before = flow.window();
+    (0..4).for_each(|_| stand_still(&mut flow, &mut now, Duration::from_millis(12)));
+    assert!(flow.window() < before, "{} of {before}", flow.window());
 }
 
 /// WIND-9.5
