@@ -22,16 +22,13 @@ pub struct Effort {
     pub volume: usize,
     /// Bytes moved to find out what a GiB costs.
     pub costly: usize,
-    /// How often a floor, which repairs nothing and so varies most, moves its volume.
-    pub repetitions: u32,
 }
 
 impl Effort {
     /// The full bench.
-    pub const THOROUGH: Self =
-        Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30, repetitions: 4 };
+    pub const THOROUGH: Self = Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30 };
     /// For a first impression: every byte of cold memory once.
-    pub const QUICK: Self = Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30, repetitions: 2 };
+    pub const QUICK: Self = Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30 };
 }
 
 /// What one measurement has found: most cases have one figure, some more.
