@@ -88,6 +88,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             if self.lane_has_due(rank, Lane::Bulk, now) {
                 self.peers.bulk.mark(rank);
             }
+            self.priority.bulk_went(run);
             left = if run + last > most { left - most } else { left.saturating_sub(run) };
         }
         !self.peers.bulk.is_empty()
