@@ -44,6 +44,7 @@ mod role;
 mod scope;
 mod shared;
 mod statistics;
+mod sync;
 
 pub use engine::{Arrived, Body};
 pub use error::{Error, Result};

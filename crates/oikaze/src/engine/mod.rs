@@ -114,6 +114,14 @@ impl Work {
         self.received == 0 && self.sent == 0 && self.settled == 0 && !self.more
     }
 
+    /// What this turn and the next one did.
+    pub fn add(&mut self, next: Work) {
+        self.received += next.received;
+        self.sent += next.sent;
+        self.settled += next.settled;
+        self.more = next.more;
+    }
+
     /// So many datagrams came or went that the clock has moved on noticeably since the turn began.
     #[must_use]
     pub fn is_long(self) -> bool {

@@ -2,8 +2,7 @@
 //!
 //! *Who waits, drives*: a thread that waits runs turns itself if nobody else does. A helper thread looks after the socket only
 //! while there is no driver, and after page faults always. Any thread that submits runs one turn at once, so that nothing waits
-//! to be sent. The turn is entered by one try-lock; who finds it taken leaves the work to the holder, which looks again after
-//! it has let go.
+//! to be sent. Who finds the engine taken leaves the work to its holder ([`turnstile`]).
 
 mod cork;
 mod drive;
@@ -11,6 +10,7 @@ mod helper;
 mod mailbox;
 mod sleeper;
 mod spinning;
+mod turnstile;
 mod waiting;
 mod watch;
 
@@ -35,23 +35,20 @@ use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
 use spinning::Spinning;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use turnstile::{Inside, Turnstile};
 
 /// The engine of a real node.
 pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 
 /// A node, shared by all its threads.
 pub(crate) struct Node {
-    engine: Mutex<RealEngine>,
+    engine: Turnstile<RealEngine>,
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
-    /// Somebody found the engine taken: whoever has it runs another turn.
-    asked: AtomicBool,
-    /// When the engine must turn again at the latest, as of the latest turn. Written by whoever has the engine.
-    next: AtomicU64,
     role: Role,
     /// The driver, when it blocks on the socket.
     driver: Sleeper,
@@ -95,10 +92,8 @@ impl Node {
             None => None,
         };
         let node = Arc::new(Self {
-            engine: Mutex::new(engine),
+            engine: Turnstile::new(engine),
             submissions,
-            asked: AtomicBool::new(false),
-            next: AtomicU64::new(u64::MAX),
             role: Role::new(),
             driver: Sleeper::new().map_err(no_event)?,
             helper: Sleeper::new().map_err(no_event)?,
@@ -133,9 +128,9 @@ impl Node {
 
     /// Look at or change the engine between turns.
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> T {
-        let value = look(&mut lock(&self.engine));
-        // Submissions that found the lock taken meanwhile.
-        self.after_unlock();
+        let value = look(&mut self.engine.enter());
+        // Submissions that found it taken meanwhile.
+        self.after_leaving();
         value
     }
 
@@ -156,7 +151,7 @@ impl Node {
     fn push(&self, submission: Submission) {
         let held = cork::Cork::holds_post();
         let now = if held { cork::Cork::since() } else { self.now() };
-        let Some(mut engine) = self.try_engine() else {
+        let Some(mut engine) = self.engine.try_enter() else {
             self.leave_to_holder(submission);
             if !held {
                 self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
@@ -170,7 +165,7 @@ impl Node {
         }
         if held {
             drop(engine);
-            self.after_unlock();
+            self.after_leaving();
         } else {
             self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_to_send)));
         }
@@ -189,8 +184,7 @@ impl Node {
     /// To be taken up by whoever is in the engine; they may just have left it, so that it must be tried again.
     fn leave_to_holder(&self, submission: Submission) {
         self.submissions.push(submission);
-        self.asked.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.engine.ask();
     }
 
     /// What `posts` submits is taken up together, at its end or whenever much has come together.
@@ -199,8 +193,7 @@ impl Node {
         struct Flush<'n>(&'n Node);
         impl Drop for Flush<'_> {
             fn drop(&mut self) {
-                self.0.asked.store(true, Ordering::Relaxed);
-                fence(Ordering::SeqCst);
+                self.0.engine.ask();
                 let now = self.0.now();
                 self.0.drive_meanwhile(now, || self.0.run_turns(now, RealEngine::turn_to_send));
             }
@@ -215,68 +208,43 @@ impl Node {
         self.with_engine(|engine| Registered::insert(engine.memory(), region, rights))
     }
 
-    fn try_engine(&self) -> Option<MutexGuard<'_, RealEngine>> {
-        match self.engine.try_lock() {
-            Ok(engine) => Some(engine),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
     /// Run one turn, unless another thread is in one (which then sees what we submitted).
     fn try_turn(&self, now: Time) -> Option<Work> {
         self.run_turns(now, RealEngine::turn)
     }
 
     fn run_turns(&self, now: Time, turn: fn(&mut RealEngine, Time) -> Work) -> Option<Work> {
-        Some(self.run_turns_in(self.try_engine()?, now, turn))
+        Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
 
-    fn run_turns_in<'n>(
-        &'n self,
-        mut engine: MutexGuard<'n, RealEngine>,
-        mut now: Time,
-        turn: fn(&mut RealEngine, Time) -> Work,
-    ) -> Work {
+    fn run_turns_in<'n>(&'n self, engine: Inside<'n, RealEngine>, now: Time, turn: fn(&mut RealEngine, Time) -> Work) -> Work {
         let mut total = Work::default();
-        loop {
-            if self.asked.load(Ordering::Relaxed) {
-                // What they asked for was put into the queue before, or into the engine.
-                self.asked.swap(false, Ordering::AcqRel);
-            }
-            let work = turn(&mut engine, now);
-            let next = self.due(&engine).map_or(u64::MAX, |next| next.0);
-            let sooner = next < self.next.load(Ordering::Relaxed);
-            self.next.store(next, Ordering::Relaxed);
-            self.collect(&mut engine);
-            self.publisher.look(&mut engine, self.mailbox.len(), now);
-            drop(engine);
+        let mut first = Some(now);
+        let one = |engine: &mut RealEngine| {
+            let now = first.take().unwrap_or_else(|| self.now());
+            let work = turn(engine, now);
+            let next = self.due(engine);
+            self.collect(engine);
+            self.publisher.look(engine, self.mailbox.len(), now);
+            total.add(work);
+            (work, next.unwrap_or(Time(u64::MAX)))
+        };
+        self.engine.run(engine, one, |work, next, sooner| {
             if sooner || work.more || work.settled > 0 || work.received > 0 {
-                self.announce(work, Time(next));
+                self.announce(work, next);
             }
-            total.received += work.received;
-            total.sent += work.sent;
-            total.settled += work.settled;
-            total.more = work.more;
-            fence(Ordering::SeqCst);
-            if !self.asked.load(Ordering::Relaxed) {
-                return total;
-            }
-            let Some(again) = self.try_engine() else { return total };
-            engine = again;
-            now = self.now();
-        }
+        });
+        total
     }
 
-    fn after_unlock(&self) {
-        fence(Ordering::SeqCst);
-        if self.asked.load(Ordering::Relaxed) {
+    fn after_leaving(&self) {
+        if self.engine.is_asked() {
             self.try_turn(self.now());
         }
     }
 
     /// Take out of the engine what is for the user.
-    fn collect(&self, engine: &mut MutexGuard<'_, RealEngine>) {
+    fn collect(&self, engine: &mut RealEngine) {
         self.mailbox.deposit(|| engine.take_arrived());
         while let Some(death) = engine.take_death() {
             lock(&self.deaths).push(death);

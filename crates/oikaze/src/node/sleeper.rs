@@ -1,20 +1,42 @@
 //! A place where one thread sleeps on the socket, and how others see that it does.
 
+use crate::sync::{AtomicU64, Ordering, fence};
 use oikaze_os::cpu::Event;
 use oikaze_protocol::time::Time;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// What ends a sleep.
+pub(super) trait Bell {
+    fn signal(&self);
+    fn clear(&self);
+}
+
+impl Bell for Event {
+    fn signal(&self) {
+        Event::signal(self);
+    }
+
+    fn clear(&self) {
+        Event::clear(self);
+    }
+}
 
 /// One sleeper: the driver, or the helper.
-pub(super) struct Sleeper {
+pub(super) struct Sleeper<B = Event> {
     /// Ends the sleep.
-    pub event: Event,
+    pub event: B,
     /// Until when it sleeps, in nanoseconds of the node's clock; 0: awake.
     until: AtomicU64,
 }
 
 impl Sleeper {
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self { event: Event::new()?, until: AtomicU64::new(0) })
+        Ok(Self::with(Event::new()?))
+    }
+}
+
+impl<B: Bell> Sleeper<B> {
+    pub fn with(event: B) -> Self {
+        Self { event, until: AtomicU64::new(0) }
     }
 
     /// From here on whoever has news signals. What came before must be looked at once more before sleeping.

@@ -16,13 +16,12 @@
 //! 3. While nobody drives, the helper watches, or is being woken, or looks again within [`LOOK_SOON`].
 //! 4. A waiter whose condition came true before [`Role::wake_all`] sees it: it does not sleep on.
 
-mod sync;
 #[cfg(test)]
 mod tests;
 
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence, park};
 use std::collections::VecDeque;
 use std::time::Duration;
-use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence, park};
 
 /// A gap between two drivers of up to this many nanoseconds is short: waking the helper for it would be a waste.
 pub(crate) const GAP_SHORT: u64 = 50_000;

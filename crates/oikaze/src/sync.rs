@@ -27,4 +27,4 @@ mod chosen {
     }
 }
 
-pub(super) use chosen::*;
+pub(crate) use chosen::*;

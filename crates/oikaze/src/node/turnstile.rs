@@ -1,0 +1,278 @@
+//! The engine, which one thread at a time is in: how others leave work to that one, and when the next turn is due.
+//!
+//! It is entered by one try-lock. Who finds it taken says so ([`Turnstile::ask`]) and tries once more; the holder looks whether anybody
+//! has when it has let go. Each writes, and then reads what the other writes, with a fence between: at least one of them sees the other
+//! (Dekker's argument), and has the work done.
+//!
+//! What must hold, and is tried by loom in every interleaving (`models`, below):
+//! 1. What was left to the holder is taken up by a turn that begins afterwards.
+//! 2. Nobody sleeps past the time at which the next turn is due ([`super::sleeper`]), although only turns that bring it forward say so.
+
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
+use oikaze_protocol::time::Time;
+use std::sync::{PoisonError, TryLockError};
+
+/// Being in.
+pub(super) type Inside<'t, T> = MutexGuard<'t, T>;
+
+/// What one thread at a time is in.
+#[derive(Debug)]
+pub(super) struct Turnstile<T> {
+    inside: Mutex<T>,
+    /// Somebody found it taken: whoever is in runs another turn.
+    asked: AtomicBool,
+    /// When a turn is due at the latest, as of the latest turn. Written by whoever is in.
+    next: AtomicU64,
+}
+
+impl<T> Turnstile<T> {
+    pub fn new(inside: T) -> Turnstile<T> {
+        Turnstile { inside: Mutex::new(inside), asked: AtomicBool::new(false), next: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Wait until it is free. Who leaves without having run turns asks whether it [is asked](Turnstile::is_asked) for one.
+    pub fn enter(&self) -> Inside<'_, T> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Unless somebody is in.
+    pub fn try_enter(&self) -> Option<Inside<'_, T>> {
+        match self.inside.try_lock() {
+            Ok(inside) => Some(inside),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// There is work for whoever is in: it was put before where a turn finds it. They may just have left, so that the caller must try to
+    /// enter, too.
+    pub fn ask(&self) {
+        // A turn that takes the question back must have seen the work. A mere store would not do: the question of somebody who asks later
+        // could hide it from that turn, which then takes back both and has seen the work of one (found by loom).
+        self.asked.swap(true, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Was there a question, as of when the caller left?
+    pub fn is_asked(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Run one turn, and another for as long as somebody asks. A turn says when the next one is due; what it did is told when it is
+    /// over and nobody is in, with whether the next is due sooner than was told before.
+    pub fn run<'t, R>(
+        &'t self,
+        mut inside: Inside<'t, T>,
+        mut turn: impl FnMut(&mut T) -> (R, Time),
+        mut tell: impl FnMut(R, Time, bool),
+    ) {
+        loop {
+            if self.asked.load(Ordering::Relaxed) {
+                // What they ask for is found by this turn.
+                self.asked.swap(false, Ordering::AcqRel);
+            }
+            let (done, next) = turn(&mut inside);
+            let sooner = next.0 < self.next.load(Ordering::Relaxed);
+            self.next.store(next.0, Ordering::Relaxed);
+            drop(inside);
+            tell(done, next, sooner);
+            if !self.is_asked() {
+                return;
+            }
+            let Some(again) = self.try_enter() else { return };
+            inside = again;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod steps {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn a_turn_is_repeated_while_somebody_asks() {
+        let turnstile = Turnstile::new(0);
+        let inside = turnstile.enter();
+        assert!(turnstile.try_enter().is_none());
+        turnstile.ask();
+        turnstile.ask();
+        let left = Cell::new(2);
+        let turn = |turns: &mut u32| {
+            *turns += 1;
+            if left.get() > 0 {
+                left.set(left.get() - 1);
+                turnstile.ask();
+            }
+            ((), Time(5))
+        };
+        turnstile.run(inside, turn, |(), _, _| ());
+        assert_eq!((*turnstile.enter(), turnstile.is_asked()), (3, false));
+    }
+
+    #[test]
+    fn only_what_is_due_sooner_is_told_as_that() {
+        let turnstile = Turnstile::new([7u64, 9, 9, 8].into_iter());
+        let told = RefCell::new(Vec::new());
+        for _ in 0..4 {
+            let turn = |due: &mut std::array::IntoIter<u64, 4>| ((), Time(due.next().unwrap()));
+            turnstile.run(turnstile.enter(), turn, |(), next, sooner| told.borrow_mut().push((next.0, sooner)));
+        }
+        assert_eq!(told.into_inner(), [(7, true), (9, false), (9, false), (8, true)]);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::super::sleeper::{Bell, Sleeper};
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::Notify;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    fn model(preemptions: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = preemptions;
+        builder.check(body);
+    }
+
+    /// An engine that counts what it took from a queue.
+    #[derive(Default)]
+    struct Engine {
+        taken: usize,
+        due: u64,
+    }
+
+    struct World {
+        turnstile: Turnstile<Engine>,
+        queue: AtomicUsize,
+        sleeper: Sleeper<Notify>,
+    }
+
+    impl Bell for Notify {
+        fn signal(&self) {
+            self.notify();
+        }
+
+        fn clear(&self) {}
+    }
+
+    const LATE: u64 = 10;
+    const SOON: u64 = 5;
+
+    impl World {
+        fn new() -> Arc<World> {
+            let world = World {
+                turnstile: Turnstile::new(Engine { taken: 0, due: LATE }),
+                queue: AtomicUsize::new(0),
+                sleeper: Sleeper::with(Notify::new()),
+            };
+            world.turnstile.next.store(LATE, Ordering::Relaxed);
+            Arc::new(world)
+        }
+
+        /// As `Node::run_turns`; a turn that finds work has the next one soon.
+        fn try_turns(&self) {
+            let Some(inside) = self.turnstile.try_enter() else { return };
+            let turn = |engine: &mut Engine| {
+                let found = self.queue.swap(0, Ordering::AcqRel);
+                engine.taken += found;
+                if found > 0 {
+                    engine.due = SOON;
+                }
+                ((), Time(engine.due))
+            };
+            self.turnstile.run(inside, turn, |(), next, sooner| {
+                if sooner {
+                    fence(Ordering::SeqCst);
+                    self.sleeper.wake_before(next);
+                }
+            });
+        }
+
+        /// As `Node::push` where the engine is taken.
+        fn leave(&self) {
+            self.queue.fetch_add(1, Ordering::Release);
+            self.turnstile.ask();
+            self.try_turns();
+        }
+
+        /// As `Node::with_engine`.
+        fn look<V>(&self, look: impl FnOnce(&mut Engine) -> V) -> V {
+            let value = look(&mut self.turnstile.enter());
+            if self.turnstile.is_asked() {
+                self.try_turns();
+            }
+            value
+        }
+
+        /// As `Node::sleep_on_socket`, until the sleep ends by itself when a turn is due.
+        fn sleep(&self) {
+            loop {
+                self.sleeper.fall_asleep(Time(u64::MAX));
+                let next = self.look(|engine| engine.due);
+                self.sleeper.fall_asleep(Time(next));
+                if next > SOON {
+                    self.sleeper.event.wait();
+                }
+                self.sleeper.wake_up();
+                if next == SOON {
+                    return;
+                }
+            }
+        }
+
+        fn taken(&self) -> usize {
+            self.turnstile.enter().taken
+        }
+    }
+
+    /// Rule 1: each of three threads leaves something, one of them twice. What is taken when all have gone is all.
+    #[test]
+    fn loom_what_is_left_to_the_holder_is_taken_up() {
+        model(Some(3), || {
+            let world = World::new();
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let world = Arc::clone(&world);
+                    thread::spawn(move || world.leave())
+                })
+                .collect();
+            world.leave();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!((world.taken(), world.queue.load(Ordering::Relaxed)), (3, 0));
+        });
+    }
+
+    /// Rule 1, where the holder only looks.
+    #[test]
+    fn loom_also_to_one_who_only_looks() {
+        model(None, || {
+            let world = World::new();
+            let other = Arc::clone(&world);
+            let thread = thread::spawn(move || other.leave());
+            world.look(|_| ());
+            thread.join().unwrap();
+            assert_eq!((world.taken(), world.queue.load(Ordering::Relaxed)), (1, 0));
+        });
+    }
+
+    /// Rule 2: loom finds a sleeper that nobody wakes. One thread brings the next turn forward, another runs a turn that does not and
+    /// says nothing.
+    #[test]
+    fn loom_nobody_sleeps_past_the_next_turn() {
+        model(Some(3), || {
+            let world = World::new();
+            let (sleeper, other) = (Arc::clone(&world), Arc::clone(&world));
+            let sleeper = thread::spawn(move || sleeper.sleep());
+            let other = thread::spawn(move || other.try_turns());
+            world.leave();
+            other.join().unwrap();
+            sleeper.join().unwrap();
+        });
+    }
+}
