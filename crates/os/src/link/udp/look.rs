@@ -17,9 +17,9 @@ const BULK_LATELY: usize = 64;
 /// Small messages that came within so many looks may be followed by others, for which bulk leaves room.
 const SMALL_LATELY: usize = 512;
 /// Bytes of bulk between two looks at what is small, when such came lately: less than an unloaded round trip.
-const BULK_AMONG_SMALL: usize = BUFFER_LEN / 2;
+const TAKEN_AMONG_SMALL: usize = BUFFER_LEN / 2;
 /// And when none did: a turn's own cost is nothing against these.
-const BULK_ALONE: usize = 4 * BUFFER_LEN;
+const TAKEN_ALONE: usize = 4 * BUFFER_LEN;
 /// Buffers that are no longer than this on the average are asked for together.
 const SMALL_BUFFER: usize = 3 * BUFFER_LEN / (2 * BUFFERS);
 
@@ -139,7 +139,7 @@ impl UdpLink {
         };
         let mut peer = None;
         let among_small = self.looks.count.wrapping_sub(self.looks.small) < SMALL_LATELY;
-        let share = if among_small { BULK_AMONG_SMALL } else { BULK_ALONE };
+        let share = if among_small { TAKEN_AMONG_SMALL } else { TAKEN_ALONE };
         let (mut taken, mut bytes) = (0, 0);
         while bytes < share {
             let guess = if !socket.busy && !self.without.foresee && self.patience.allows() { sink.foresee() } else { None };
