@@ -169,6 +169,8 @@ pub const ANSWER_INLINE: u64 = 256;
 pub const BODY_KEPT: usize = 32 << 10;
 /// Bytes of such memory that a node keeps for messages to come: what one peer may have under way.
 pub const BODIES_KEPT: usize = CREDIT as usize;
+/// When none has come for so long, nothing is kept.
+pub const BODIES_REST: Duration = Duration::from_secs(1);
 /// The largest body of a user's message (the receiver must hold it).
 pub const MESSAGE_BODY_MAX: u64 = 1 << 30;
 /// Between two looks at which a node shows its numbers (`oikaze top`).

@@ -22,6 +22,8 @@ struct Kept {
     buffers: VecDeque<Vec<u8>>,
     /// Their capacities together.
     bytes: usize,
+    /// Nothing is kept until a buffer is wanted again.
+    resting: bool,
 }
 
 impl Body {
@@ -99,6 +101,12 @@ impl Bodies {
         used.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
+    /// Long messages have ceased to come: the memory goes back to the system, and what is still read is not kept either.
+    pub fn rest(&self) {
+        let mut kept = self.kept();
+        *kept = Kept { resting: true, ..Kept::default() };
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,6 +120,7 @@ impl Bodies {
 
 impl Kept {
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        self.resting = false;
         let fits = |buffer: &Vec<u8>| (len..=len.saturating_mul(2)).contains(&buffer.capacity());
         let at = self.buffers.iter().rposition(fits)?;
         let buffer = self.buffers.remove(at)?;
@@ -121,6 +130,9 @@ impl Kept {
 
     /// Those for which there is no room any more: the ones that were of no use for longest.
     fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
+        if self.resting {
+            return vec![buffer];
+        }
         self.bytes += buffer.capacity();
         self.buffers.push_back(buffer);
         let mut displaced = Vec::new();
@@ -156,6 +168,20 @@ mod tests {
         let taken = Body::new(bodies.lend(1 << 20), &bodies).into_vec();
         assert_eq!(taken.as_ptr(), first);
         assert_ne!(place(1 << 20), first);
+    }
+
+    #[test]
+    fn nothing_is_kept_while_nothing_long_comes() {
+        let bodies = Arc::new(Bodies::default());
+        let [early, late] = [0, 1].map(|_| Body::new(bodies.lend(1 << 20), &bodies));
+        drop(early);
+        assert_eq!(bodies.kept().bytes, 1 << 20);
+        bodies.rest();
+        drop(late);
+        assert!(bodies.kept().buffers.is_empty());
+        assert_eq!(bodies.kept().bytes, 0);
+        drop(Body::new(bodies.lend(1 << 20), &bodies));
+        assert_eq!(bodies.kept().bytes, 1 << 20);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{Arrived, Body, Engine, Failure, Value};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, Coherence, CoherenceEvent, Pages};
+use oikaze_protocol::limits::{BODIES_REST, BODY_KEPT};
 use oikaze_protocol::rma::{self, Rma, RmaError, RmaEvent};
 use oikaze_protocol::wind::{Death, Event, Refusal, Token};
 
@@ -119,10 +120,20 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 }
                 RmaEvent::Arrived { from, class, tag, body } => {
                     let body = Body::new(body, &self.bodies);
+                    if body.len() >= BODY_KEPT {
+                        self.long_body = Some(self.now);
+                    }
                     self.arrived.push_back(Arrived { from, class, tag, body });
                     self.news += 1;
                 }
             }
+        }
+    }
+
+    /// Memory for long bodies is given back when none come any more.
+    pub(super) fn rest_bodies(&mut self) {
+        if self.long_body.take_if(|latest| self.now - *latest > BODIES_REST).is_some() {
+            self.bodies.rest();
         }
     }
 

@@ -165,6 +165,8 @@ pub struct Engine<L, P> {
     operations: Operations,
     arrived: VecDeque<Arrived>,
     bodies: Arc<bodies::Bodies>,
+    /// When a long body came last, if memory is kept for others.
+    long_body: Option<Time>,
     submissions: Arc<SegQueue<Submission>>,
     egress: PerLane<Batch>,
     handshake_seal: seal::HandshakeSeal,
@@ -230,6 +232,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             operations: Operations::default(),
             arrived: VecDeque::new(),
             bodies: Arc::default(),
+            long_body: None,
             submissions,
             egress: PerLane::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
@@ -280,6 +283,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
         self.settle_events();
         self.peers.settle(now);
+        self.rest_bodies();
         let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
         // A link without room says itself when to try again, if it can.
         let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
