@@ -112,7 +112,7 @@ impl Node {
         let mut sent = Vec::new();
         let mut next = None;
         for _ in 0..TURNS_IN_A_ROW {
-            let work = self.engine.turn(now);
+            let work = if self.random.below(2) == 0 { self.engine.turn(now) } else { self.engine.turn_for_news(now) };
             sent.append(&mut open(&self.mailbox).outbox);
             trace.event(now, self.rank, format_args!("turn {work:?}"));
             if let Some(peer) = self.engine.overlooked(now) {

@@ -48,6 +48,11 @@ impl Active {
         self.queue.get(at).copied()
     }
 
+    /// All, from the front.
+    pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.queue.iter().copied()
+    }
+
     /// The front goes to the back: its turn is over.
     pub fn rotate(&mut self) -> Option<Rank> {
         let rank = self.queue.pop_front()?;

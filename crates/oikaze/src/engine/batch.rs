@@ -42,6 +42,11 @@ impl Slot {
         *tag_len = seal.len();
         if let Some(out) = tag.get_mut(..*tag_len) {
             payload.with_bytes(|bytes| seal.tag(&[head, bytes], out));
+            if payload.is_empty() {
+                // One piece is less to gather.
+                head.extend_from_slice(out);
+                *tag_len = 0;
+            }
         }
     }
 }

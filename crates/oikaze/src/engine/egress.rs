@@ -34,15 +34,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let Some(rank) = self.peers.next_active() else { break };
             let mut share = SMALL_SHARE;
             loop {
-                if !self.lane_has_due(rank, Lane::Small, now) {
-                    break;
-                }
-                if share == 0 || left == 0 {
-                    cut = true;
-                    break;
-                }
-                if !self.make_room(Lane::Small, sent) {
-                    cut = true;
+                if share == 0 || left == 0 || !self.make_room(Lane::Small, sent) {
+                    cut |= self.lane_has_due(rank, Lane::Small, now);
                     break;
                 }
                 if self.write_one(rank, Lane::Small, now).is_none() {

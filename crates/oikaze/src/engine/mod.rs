@@ -185,6 +185,8 @@ pub struct Engine<L, P> {
     news: usize,
     /// The last turn left something to do at once.
     more: bool,
+    /// The last turn ended when it had news, see [`Engine::turn_for_news`].
+    unfinished: bool,
     /// Peers whose connection has no room for messages that wait.
     holding: Vec<Rank>,
     /// Nothing is begun any more, for this reason.
@@ -247,6 +249,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             looked: now,
             news: 0,
             more: false,
+            unfinished: false,
             holding: Vec::new(),
             ended: None,
         })
@@ -265,6 +268,24 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.rest_of_turn(now, received)
     }
 
+    /// A turn for the sake of somebody who waits: if it has news and nothing presses, it ends with them, and what is left (to tell what has
+    /// arrived, to set timers) is for the next turn, most often that of the answer. The next is always a whole one.
+    pub fn turn_for_news(&mut self, now: Time) -> Work {
+        if self.unfinished {
+            return self.turn(now);
+        }
+        (self.looked, self.now) = (now, now);
+        let received = self.ingress(now);
+        if received > 0 {
+            self.settle_events();
+            if self.has_news() && !self.is_pressed(now) {
+                self.unfinished = true;
+                return Work { received, settled: self.take_news(), ..Work::default() };
+            }
+        }
+        self.rest_of_turn(now, received)
+    }
+
     /// A turn for the sake of what was just submitted: it does not look at the link if a turn has lately done so.
     pub fn turn_to_send(&mut self, now: Time) -> Work {
         if now - self.looked > LOOK_AGAIN { self.turn(now) } else { self.rest_of_turn(now, 0) }
@@ -273,6 +294,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn rest_of_turn(&mut self, now: Time, received: usize) -> Work {
         self.counters.turns += 1;
         self.now = now;
+        self.unfinished = false;
         self.settle_events();
         self.peers.timers(now);
         self.take_submissions(now);
@@ -288,32 +310,50 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // A link without room says itself when to try again, if it can.
         let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
         self.more = owed || unposted || cut || smaller || stopped || !self.submissions.is_empty();
-        let settled = std::mem::take(&mut self.news) + self.operations.take_settled();
-        Work { received, sent, settled, more: self.more }
+        Work { received, sent, settled: self.take_news(), more: self.more }
+    }
+
+    fn has_news(&self) -> bool {
+        self.news > 0 || self.operations.has_settled()
+    }
+
+    fn take_news(&mut self) -> usize {
+        std::mem::take(&mut self.news) + self.operations.take_settled()
+    }
+
+    /// Is anything to be done now that peers or other threads wait for?
+    fn is_pressed(&self, now: Time) -> bool {
+        self.more
+            || self.is_stopped()
+            || self.to_self.is_due()
+            || self.coherence.owes()
+            || self.rma.answers() > 0
+            || !self.submissions.is_empty()
+            || self.peers.is_any_pressed(now)
     }
 
     /// Did the last turn leave something to do at once? Whoever is about to sleep must know.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.more
+        self.more || self.unfinished
     }
 
     /// When the next turn is needed at the latest, if nothing arrives and nothing is asked.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.peers.next_timeout()
+        if self.unfinished { Some(self.now) } else { self.peers.next_timeout() }
     }
 
     /// Has every peer that lives acknowledged all that was sent to it?
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.peers.are_settled()
+        !self.unfinished && self.peers.are_settled()
     }
 
     /// Is anything left to be sent, or has a deadline come?
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
-        self.is_stopped() || self.peers.have_due(now)
+        self.unfinished || self.is_stopped() || self.peers.have_due(now)
     }
 
     /// After [`Request::Close`]: has every peer been told, as often as it takes?
@@ -325,7 +365,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// For audits: a peer with something to do that the next turn would not look at. There is none, or the engine is wrong.
     #[must_use]
     pub fn overlooked(&self, now: Time) -> Option<Rank> {
-        self.peers.overlooked(now)
+        if self.unfinished { None } else { self.peers.overlooked(now) }
     }
 
     /// Our rank.

@@ -26,7 +26,8 @@ impl Checksum {
     }
 
     fn sum(self, parts: &[&[u8]]) -> [u8; 4] {
-        parts.iter().take(self.covered()).fold(0, |sum, part| crc32c::crc32c_append(sum, part)).to_le_bytes()
+        let covered = parts.iter().take(self.covered()).filter(|part| !part.is_empty());
+        covered.fold(0, |sum, part| crc32c::crc32c_append(sum, part)).to_le_bytes()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::sleeper::Sleeper;
 use super::spinning::Idle;
 use super::watch::LinkWatch;
-use super::{EngineMode, Node};
+use super::{EngineMode, Node, RealEngine};
 use crate::engine::Work;
 use crate::role::{Driving, Handover};
 use arrayvec::ArrayVec;
@@ -62,7 +62,7 @@ impl Node {
         let mut idle = Idle::new(&self.spinning);
         let mut watch = LinkWatch::new(self);
         loop {
-            let work = self.try_turn(now);
+            let work = self.turn_for_news(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {
                 idle.ends(now);
@@ -91,6 +91,11 @@ impl Node {
             // One look at the clock a round: it costs as much as the rest of an idle turn.
             now = self.now();
         }
+    }
+
+    /// A turn that may end with news, if the helper is not asleep until a time when it is too late for the rest.
+    fn turn_for_news(&self, now: Time) -> Option<Work> {
+        self.run_turns(now, if self.helper.is_asleep() { RealEngine::turn } else { RealEngine::turn_for_news })
     }
 
     /// Block until the socket has something, a timer is due, another thread has news for us, or the deadline comes.

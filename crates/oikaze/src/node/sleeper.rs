@@ -48,6 +48,11 @@ impl<B: Bell> Sleeper<B> {
         fence(Ordering::SeqCst);
     }
 
+    /// Has it been announced to sleep, and nobody woken it?
+    pub fn is_asleep(&self) -> bool {
+        self.until.load(Ordering::Relaxed) != 0
+    }
+
     pub fn wake_up(&self) {
         self.until.store(0, Ordering::SeqCst);
         self.event.clear();

@@ -6,8 +6,12 @@ use super::refusals::Refusals;
 use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wire::{Acknowledgement, Builder, Lane, RefusedMessage, Told};
+use crate::wire::{Builder, Lane, RefusedMessage, Told};
+use arrayvec::ArrayVec;
 use core::ops::RangeInclusive;
+
+/// Of datagram numbers, largest first.
+pub(super) type Ranges = ArrayVec<RangeInclusive<u64>, ACK_RANGES_MAX>;
 
 /// What a datagram's sender expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,38 +131,33 @@ impl Arrivals {
         self.deadline
     }
 
-    /// Ranges to be told, largest first, without a number that is withheld.
-    fn ranges(&self, withheld: Option<u64>) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
-        let withheld = withheld.unwrap_or(u64::MAX);
-        let lie = planted(Bug::AcknowledgeUnreceived);
-        let everything = lie.then_some(1..=self.largest);
-        let real = self
-            .seen
-            .iter()
-            .rev()
-            .take_while(move |range| range.end > self.report_from && !lie)
-            .map(|range| (range.start.max(self.report_from), range.end - 1))
-            .flat_map(move |(low, high)| {
-                // A withheld number cuts its range in two.
-                let cut = (low..=high).contains(&withheld);
-                let upper = if cut { withheld + 1 } else { low };
-                let lower = if cut { withheld } else { low };
-                [(upper <= high).then_some(upper..=high), (lower > low).then(|| low..=lower - 1)]
-            })
-            .flatten();
-        everything.into_iter().chain(real).take(ACK_RANGES_MAX)
+    /// What an ACK frame tells: ranges, largest first, without a number that is withheld.
+    pub fn ranges(&self, refusals: &Refusals) -> Ranges {
+        let mut ranges = Ranges::new();
+        if planted(Bug::AcknowledgeUnreceived) {
+            ranges.push(1..=self.largest);
+            return ranges;
+        }
+        let withheld = refusals.withheld(self.lane).unwrap_or(u64::MAX);
+        for range in self.seen.iter().rev().take_while(|range| range.end > self.report_from) {
+            let (low, high) = (range.start.max(self.report_from), range.end - 1);
+            // A withheld number cuts its range in two.
+            let cut = (low..=high).contains(&withheld);
+            let upper = if cut { withheld + 1 } else { low };
+            let told = upper > high || ranges.try_push(upper..=high).is_ok();
+            if !told || (cut && low < withheld && ranges.try_push(low..=withheld - 1).is_err()) {
+                break;
+            }
+        }
+        ranges
     }
 
-    /// Bytes of the ACK frame that [`write`](Self::write) would write now.
-    pub fn frame_len(&self, refusals: &Refusals) -> usize {
-        Acknowledgement::frame_len(self.ranges(refusals.withheld(self.lane)).count().max(1), refusals.told())
-    }
-
-    /// Write an ACK frame, into a datagram with a message of ours or one without. What to remember of it: the largest number told, see
+    /// Write an ACK frame of these [`ranges`](Self::ranges), into a datagram with a message of ours or one without. What to remember of it: the largest number told, see
     /// [`confirm`](Self::confirm), and what [`Refusals::tell`] says. It must be acknowledged if it tells refusals.
     pub fn write(
         &mut self,
         now: Time,
+        ranges: &Ranges,
         credit: u64,
         with_message: bool,
         refusals: &mut Refusals,
@@ -171,7 +170,7 @@ impl Arrivals {
         let tell = Told { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
         let mut refused = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];
         let (told, through) = refusals.tell(&mut refused);
-        builder.acknowledge(self.ranges(refusals.withheld(self.lane)), tell, refused.get(..told).unwrap_or_default());
+        builder.acknowledge(ranges.iter().cloned(), tell, refused.get(..told).unwrap_or_default());
         self.pending = 0;
         self.due = false;
         self.deadline = None;

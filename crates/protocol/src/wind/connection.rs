@@ -244,18 +244,19 @@ impl Connection {
             let gives_up = self.handshake.is_calling().then(|| self.handshake.began() + self.settings.connect_time);
             return [gives_up, self.handshake.next_timeout()].into_iter().flatten().min();
         }
-        let credit = self.outbox.is_blocked().then_some(self.credit_ask);
-        let pace = self.sending.bulk.pace_time().filter(|_| self.outbox.has_bulk());
-        let timers = [
-            self.arrivals.small.deadline(),
-            self.arrivals.bulk.deadline(),
-            self.sending.small.next_timeout(),
-            self.sending.bulk.next_timeout(),
-            pace,
-            credit,
-            Some(self.liveness.next_timeout()),
-        ];
-        timers.into_iter().flatten().min()
+        let mut first = self.liveness.next_timeout();
+        let mut consider = |at: Option<Time>| first = at.map_or(first, |at| first.min(at));
+        consider(self.arrivals.small.deadline());
+        consider(self.arrivals.bulk.deadline());
+        consider(self.sending.small.next_timeout());
+        consider(self.sending.bulk.next_timeout());
+        if self.outbox.has_bulk() {
+            consider(self.sending.bulk.pace_time());
+        }
+        if self.outbox.is_blocked() {
+            consider(Some(self.credit_ask));
+        }
+        Some(first)
     }
 
     /// Mark what has become due. Calling it early is harmless.

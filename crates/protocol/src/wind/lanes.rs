@@ -92,6 +92,9 @@ impl Sending {
 
     /// The earlier of the two at which something in flight is to be given up.
     pub fn next_timeout(&self) -> Option<Time> {
-        [self.flight.loss_time(), self.flight.probe_time()].into_iter().flatten().min()
+        match (self.flight.loss_time(), self.flight.probe_time()) {
+            (Some(lost), Some(probe)) => Some(lost.min(probe)),
+            (lost, probe) => lost.or(probe),
+        }
     }
 }

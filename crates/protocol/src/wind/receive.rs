@@ -10,15 +10,15 @@ use super::{Death, Upper};
 use crate::limits::ACKS_A_DATAGRAM;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Lane, Malformed, Open, View};
+use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malformed, Open, View};
 use arrayvec::ArrayVec;
 
 /// What is in a datagram, seen before anything of it is acted on: it is taken as a whole or not at all (WIRE-2.6).
 #[derive(Debug, Default)]
 struct Contents<'a> {
     elicits: bool,
-    /// There is a message in it, or part of one.
-    message: bool,
+    /// From the first frame on that is a message, or part of one; if there is one.
+    messages: Option<Frames<'a>>,
     close: bool,
     acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
     fragment: Option<Fragment>,
@@ -27,25 +27,37 @@ struct Contents<'a> {
 impl<'a> Contents<'a> {
     fn of(view: &View<'a>) -> Result<Contents<'a>, Malformed> {
         let mut contents = Contents::default();
-        for frame in view.frames() {
-            let frame = frame?;
-            contents.elicits |= frame.elicits();
-            contents.message |= frame.elicits() && !matches!(frame, Frame::Ping);
-            match frame {
-                Frame::Acknowledge(ack) => contents.acknowledgements.try_push(ack).map_err(|_| Malformed::Frame)?,
-                Frame::Close => contents.close = true,
-                Frame::Fragment(bulk) => contents.fragment = Some(bulk),
-                _ => {}
+        let mut frames = view.frames();
+        while contents.messages.is_none() {
+            let here = frames.clone();
+            let Some(frame) = frames.next() else { return Ok(contents) };
+            if contents.see(&frame?)? {
+                contents.messages = Some(here);
             }
         }
+        for frame in frames {
+            contents.see(&frame?)?;
+        }
         Ok(contents)
+    }
+
+    /// Is this frame a message, or part of one?
+    fn see(&mut self, frame: &Frame<'a>) -> Result<bool, Malformed> {
+        self.elicits |= frame.elicits();
+        match *frame {
+            Frame::Acknowledge(ack) => self.acknowledgements.try_push(ack).map_err(|_| Malformed::Frame)?,
+            Frame::Close => self.close = true,
+            Frame::Fragment(bulk) => self.fragment = Some(bulk),
+            _ => {}
+        }
+        Ok(frame.elicits() && !matches!(frame, Frame::Ping))
     }
 
     fn wants(&self, ack_now: bool) -> Wants {
         match (self.elicits, ack_now) {
             (false, _) => Wants::Nothing,
             (true, false) => Wants::Acknowledgement,
-            (true, true) if self.message => Wants::Answer,
+            (true, true) if self.messages.is_some() => Wants::Answer,
             (true, true) => Wants::AtOnce,
         }
     }
@@ -175,7 +187,7 @@ impl Connection {
             }
         };
         let mut fragment = contents.fragment;
-        for frame in view.frames().take_while(|_| contents.message).flatten() {
+        for frame in contents.messages.iter().cloned().flatten().flatten() {
             match frame {
                 Frame::Message(message) => note(inbox.message(&message, &mut above)),
                 Frame::Withdraw(withdrawal) => note(inbox.withdraw(withdrawal, &mut above)),
@@ -279,7 +291,7 @@ mod tests {
             bytes[ping] = last_kind.unwrap_or(bytes[ping]);
             bytes.extend([0; SealKind::EndToEnd.tag_len()]);
             let view = View::parse(&bytes).unwrap();
-            Contents::of(&view).map(|contents| (contents.acknowledgements.len(), contents.elicits, contents.message))
+            Contents::of(&view).map(|contents| (contents.acknowledgements.len(), contents.elicits, contents.messages.is_some()))
         };
         assert_eq!(seen(0, None), Ok((0, true, false)));
         assert_eq!(seen(2, None), Ok((2, true, false)));

@@ -1,12 +1,15 @@
 //! The way out: the one place that emits.
 
+use super::arrivals::Ranges;
 use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
 use super::{Segment, Transmit};
 use crate::limits::{BULK_FRAME_LEN, FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
-use crate::wire::{Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
+use crate::wire::{
+    Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
+};
 use alloc::vec::Vec;
 
 /// What the next datagram of a lane is for.
@@ -80,22 +83,20 @@ impl Connection {
 
     fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
         let sending = &self.sending[lane];
-        if sending.probes == 0 && self.size_probe_is_due(lane, now) {
+        let probes = sending.probes > 0;
+        if !probes && self.size_probe_is_due(lane, now) {
             return Some(Turn::Size);
         }
-        if sending.has_room(now) {
-            match lane {
-                Lane::Small if self.outbox.has_small() => return Some(Turn::Small),
-                Lane::Bulk if sending.probes > 0 || sending.gate.is_open(now) => {
-                    if let Some(piece) = self.outbox.peek_bulk() {
-                        return Some(Turn::Bulk(piece));
-                    }
+        match lane {
+            Lane::Small if self.outbox.has_small() && sending.has_room(now) => return Some(Turn::Small),
+            Lane::Bulk if self.outbox.has_bulk() && (probes || sending.gate.is_open(now)) && sending.has_room(now) => {
+                if let Some(piece) = self.outbox.peek_bulk() {
+                    return Some(Turn::Bulk(piece));
                 }
-                _ => {}
             }
+            _ => {}
         }
-        let acknowledges = lane == Lane::Small && self.an_ack_is_due(now);
-        (acknowledges || self.ping[lane] || sending.probes > 0).then_some(Turn::Control)
+        (probes || self.ping[lane] || (lane == Lane::Small && self.an_ack_is_due(now))).then_some(Turn::Control)
     }
 
     /// A size probe goes where others are in flight, whose acknowledgement tells of its loss (WIND-8.2); with bulk, if there is any.
@@ -257,10 +258,14 @@ impl Connection {
         for lane in Lane::BOTH {
             let arrivals = &self.arrivals[lane];
             let credit = lane == Lane::Small && self.inbox.credit_due();
-            let len = arrivals.frame_len(&self.refusals);
             let must = by == Lane::Small && (everything || credit || arrivals.is_due(now));
-            if must || (arrivals.has_news() && then + len <= builder.room()) {
-                told |= self.write_ack(lane, by, now, with_message, builder);
+            if !must && !arrivals.has_news() {
+                continue;
+            }
+            let ranges = arrivals.ranges(&self.refusals);
+            let len = Acknowledgement::frame_len(ranges.len(), self.refusals.told());
+            if must || then + len <= builder.room() {
+                told |= self.write_ack((lane, &ranges), by, now, with_message, builder);
             }
         }
         if by == Lane::Small {
@@ -269,11 +274,18 @@ impl Connection {
         told
     }
 
-    /// Write an ACK frame; does it tell refusals?
-    fn write_ack(&mut self, lane: Lane, by: Lane, now: Time, with_message: bool, builder: &mut Builder<'_>) -> bool {
+    /// Write the ACK frame of a lane; does it tell refusals?
+    fn write_ack(
+        &mut self,
+        (lane, ranges): (Lane, &Ranges),
+        by: Lane,
+        now: Time,
+        with_message: bool,
+        builder: &mut Builder<'_>,
+    ) -> bool {
         let refusals = self.refusals.told();
         let credit = self.inbox.tell_credit();
-        let (largest, through) = self.arrivals[lane].write(now, credit, with_message, &mut self.refusals, builder);
+        let (largest, through) = self.arrivals[lane].write(now, ranges, credit, with_message, &mut self.refusals, builder);
         self.sending[by].flight.carry(Item::Told { lane, largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
         self.statistics.refusals_sent += refusals as u64;
@@ -321,7 +333,8 @@ impl Connection {
         let mut builder = self.begin(Lane::Small, into);
         builder.close();
         for lane in Lane::BOTH {
-            self.write_ack(lane, Lane::Small, now, false, &mut builder);
+            let ranges = self.arrivals[lane].ranges(&self.refusals);
+            self.write_ack((lane, &ranges), Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, builder, None, false);
         Some(Transmit { payload: None, path, lane: Lane::Small, port: None, handshake: false })

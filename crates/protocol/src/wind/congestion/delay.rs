@@ -177,8 +177,8 @@ impl Delay {
         if least < Duration::MAX {
             let finding = match least {
                 _ if self.round.stood_still() => Finding::Mixed,
-                _ if least > (TARGET + self.scaling()) / 4 * 5 => Finding::Stubborn,
                 _ if least < CALM => Finding::Calm,
+                _ if least > (TARGET + self.scaling()) / 4 * 5 => Finding::Stubborn,
                 _ => Finding::Mixed,
             };
             if let Some(window) = self.rivals.round(now, finding, window, self.limits) {
