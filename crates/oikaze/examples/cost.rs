@@ -187,7 +187,8 @@ impl World {
         };
         self.nodes[from].post(request, self.now);
         self.nodes[from].engine.turn_to_send(self.now);
-        self.turn(to);
+        self.now += Duration::from_micros(3);
+        self.nodes[to].engine.turn_for_news(self.now);
         self.nodes[to].read(self.now);
         self.nodes[to].forget_done();
     }
@@ -223,7 +224,7 @@ impl World {
             }
             Case::Idle => {
                 self.now += Duration::from_nanos(300);
-                self.nodes[0].engine.turn(self.now);
+                self.nodes[0].engine.turn_for_news(self.now);
                 1
             }
         }

@@ -268,8 +268,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.rest_of_turn(now, received)
     }
 
-    /// A turn for the sake of somebody who waits: if it has news and nothing presses, it ends with them, and what is left (to tell what has
-    /// arrived, to set timers) is for the next turn, most often that of the answer. The next is always a whole one.
+    /// A turn for the sake of somebody who waits: if something arrived and nothing presses, it ends with that, and what is left (to tell
+    /// what has arrived, to set timers) is for the next turn, most often that of the answer. The next is always a whole one.
     pub fn turn_for_news(&mut self, now: Time) -> Work {
         if self.unfinished {
             return self.turn(now);
@@ -278,12 +278,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let received = self.ingress(now);
         if received > 0 {
             self.settle_events();
-            if self.has_news() && !self.is_pressed(now) {
-                self.unfinished = true;
-                return Work { received, settled: self.take_news(), ..Work::default() };
-            }
         }
-        self.rest_of_turn(now, received)
+        if self.is_pressed(now) {
+            return self.rest_of_turn(now, received);
+        }
+        self.unfinished = received > 0;
+        Work { received, settled: self.take_news(), ..Work::default() }
     }
 
     /// A turn for the sake of what was just submitted: it does not look at the link if a turn has lately done so.
@@ -313,15 +313,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Work { received, sent, settled: self.take_news(), more: self.more }
     }
 
-    fn has_news(&self) -> bool {
-        self.news > 0 || self.operations.has_settled()
-    }
-
     fn take_news(&mut self) -> usize {
         std::mem::take(&mut self.news) + self.operations.take_settled()
     }
 
-    /// Is anything to be done now that peers or other threads wait for?
+    /// Is anything to be done now that peers or other threads wait for, or time asks for?
     fn is_pressed(&self, now: Time) -> bool {
         self.more
             || self.is_stopped()

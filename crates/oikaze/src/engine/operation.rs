@@ -128,11 +128,6 @@ impl Operations {
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
     }
 
-    /// Were any settled since [`take_settled`](Self::take_settled)?
-    pub fn has_settled(&self) -> bool {
-        self.settled > 0
-    }
-
     /// How many were settled since this was asked last: somebody may wait for them.
     pub fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)

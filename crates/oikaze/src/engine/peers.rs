@@ -149,11 +149,14 @@ impl Peers {
         self.deadlines.earliest()
     }
 
-    /// Is a peer to be sent something now? Also yes if to find out would take a while.
+    /// Is a peer to be sent something now, or has a deadline come? Also yes if to find out would take a while.
     pub fn is_any_pressed(&self, now: Time) -> bool {
         const FEW: usize = 4;
         let has_due = |rank| self.get(rank).is_some_and(|peer: &Peer| peer.connection.has_due(now));
-        !self.bulk.is_empty() || self.active.len() > FEW || self.active.iter().any(has_due)
+        !self.bulk.is_empty()
+            || self.active.len() > FEW
+            || self.next_timeout().is_some_and(|at| at <= now)
+            || self.active.iter().any(has_due)
     }
 
     /// Has every peer that lives acknowledged all that was sent to it?

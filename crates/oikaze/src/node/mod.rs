@@ -68,6 +68,8 @@ pub(crate) struct Node {
     failed: AtomicBool,
     mailbox: Mailbox,
     deaths: Mutex<Vec<(Rank, Death)>>,
+    /// There are some: who waits asks again and again.
+    mourns: AtomicBool,
     publisher: Publisher,
     closing: AtomicBool,
     helper_thread: Mutex<Option<JoinHandle<()>>>,
@@ -108,6 +110,7 @@ impl Node {
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),
             deaths: Mutex::default(),
+            mourns: AtomicBool::new(false),
             publisher,
             closing: AtomicBool::new(false),
             helper_thread: Mutex::new(None),
@@ -248,6 +251,7 @@ impl Node {
         self.mailbox.deposit(|| engine.take_arrived());
         while let Some(death) = engine.take_death() {
             lock(&self.deaths).push(death);
+            self.mourns.store(true, Ordering::Release);
         }
     }
 
@@ -285,6 +289,9 @@ impl Node {
 
     /// Is this peer known to be dead?
     pub fn death_of(&self, rank: Rank) -> Option<Death> {
+        if !self.mourns.load(Ordering::Acquire) {
+            return None;
+        }
         lock(&self.deaths).iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
     }
 

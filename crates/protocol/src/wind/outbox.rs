@@ -311,6 +311,9 @@ impl Outbox {
 
     /// Keep the promise that each queue's front can be sent.
     fn drop_stale(&mut self) {
+        if self.small.is_empty() && self.bulk.is_empty() && self.bulk_waiting.is_empty() {
+            return;
+        }
         while let Some(&number) = self.small.front() {
             let live = self.get(number).is_some_and(|message| match &message.stage {
                 Stage::Small { queued } | Stage::Withdrawn { queued } => *queued,

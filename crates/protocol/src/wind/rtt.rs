@@ -2,51 +2,53 @@
 
 use core::time::Duration;
 
-/// Before the first sample: a LAN with a busy peer.
-const INITIAL: Duration = Duration::from_millis(1);
+/// Before the first sample: a LAN with a busy peer. Nanoseconds, as all here: `Duration` would divide at every step.
+const INITIAL: u64 = 1_000_000;
 
 /// Smoothed round-trip time and its variation (WIND-5.1).
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct RoundTrip {
-    least: Duration,
-    smoothed: Option<Duration>,
-    variation: Duration,
+    least: u64,
+    smoothed: Option<u64>,
+    variation: u64,
 }
 
 impl RoundTrip {
     /// A datagram sent `elapsed` ago was acknowledged; the peer says that it held the acknowledgement back for `delay`.
     /// What of it the path took, as far as the peer is believed.
     pub fn sample(&mut self, elapsed: Duration, delay: Duration) -> Duration {
+        // A round trip of centuries is none.
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).min(1 << 60);
+        let (elapsed, delay) = (nanos(elapsed), nanos(delay));
         let Some(smoothed) = self.smoothed else {
-            self.least = elapsed;
-            self.smoothed = Some(elapsed);
-            self.variation = elapsed / 2;
-            return elapsed;
+            *self = RoundTrip { least: elapsed, smoothed: Some(elapsed), variation: elapsed / 2 };
+            return Duration::from_nanos(elapsed);
         };
         self.least = self.least.min(elapsed);
         // The peer's delay is believed as far as the result stays possible (section 5.3).
         let adjusted = elapsed.checked_sub(delay).filter(|rest| *rest >= self.least).unwrap_or(elapsed);
         self.variation = self.variation * 3 / 4 + smoothed.abs_diff(adjusted) / 4;
         self.smoothed = Some(smoothed * 7 / 8 + adjusted / 8);
-        adjusted
+        Duration::from_nanos(adjusted)
     }
 
     pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        self.smoothed.map(Duration::from_nanos)
     }
 
     pub fn variation(&self) -> Duration {
-        self.variation
+        Duration::from_nanos(self.variation)
     }
 
     /// The shortest seen; zero before the first.
     pub fn least(&self) -> Duration {
-        self.least
+        Duration::from_nanos(self.least)
     }
 
     /// What hardly any exceeds: smoothed + 4 × variation (RFC 9002, section 6.2.1), and 2 × smoothed (RFC 8985, section 7.2).
     pub fn pessimistic(&self) -> Duration {
-        self.smoothed.map_or(INITIAL * 2, |smoothed| (smoothed + self.variation * 4).max(smoothed * 2))
+        let nanos = self.smoothed.map_or(2 * INITIAL, |smoothed| (smoothed + 4 * self.variation).max(2 * smoothed));
+        Duration::from_nanos(nanos)
     }
 }
 

@@ -11,6 +11,7 @@ use super::frame::{PREFIX_LEN, kind, put_prefix};
 use crate::limits::{ACK_RANGES_MAX, REFUSALS_MAX};
 use crate::wind::Refusal;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::ops::RangeInclusive;
 
 const FIXED: usize = PREFIX_LEN + 8 + 8 + 4 + 4 + 4 + 4;
@@ -110,13 +111,16 @@ impl<'a> Acknowledgement<'a> {
     ) {
         let start = into.len();
         let mut ranges = ranges.take(ACK_RANGES_MAX).peekable();
-        put_prefix(into, kind::ACKNOWLEDGE, 0, 0);
-        into.put_u64(ranges.peek().map_or(0, |range| *range.end()));
-        into.put_u64(told.credit);
-        into.put_u32(told.delay);
-        into.put_u32(0);
-        into.put_u32(told.marked);
-        into.put_u32(told.share);
+        let largest = ranges.peek().map_or(0, |range| *range.end());
+        let mut fixed = ArrayVec::<u8, FIXED>::new();
+        put_prefix(&mut fixed, kind::ACKNOWLEDGE, 0, 0);
+        fixed.put_u64(largest);
+        fixed.put_u64(told.credit);
+        fixed.put_u32(told.delay);
+        fixed.put_u32(0);
+        fixed.put_u32(told.marked);
+        fixed.put_u32(told.share);
+        into.put(&fixed);
         let mut count: u8 = 0;
         let mut smallest = 0;
         for range in ranges {

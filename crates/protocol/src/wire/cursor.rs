@@ -1,6 +1,7 @@
 //! Little-endian reading that cannot run past the end, and writing into a vector.
 
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 
 /// What is left to read. Every method is `None` when the bytes do not suffice.
 #[derive(Clone, Copy, Debug)]
@@ -62,5 +63,13 @@ pub(super) trait Write {
 impl Write for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+}
+
+/// For what is always as long: put together here, it is appended at once.
+impl<const N: usize> Write for ArrayVec<u8, N> {
+    fn put(&mut self, bytes: &[u8]) {
+        let fits = self.try_extend_from_slice(bytes);
+        debug_assert!(fits.is_ok(), "the room is that of the fixed part");
     }
 }

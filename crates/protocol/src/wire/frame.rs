@@ -5,6 +5,7 @@ use super::{Acknowledgement, Hello, Refuse};
 use crate::limits::{BULK_FRAME_LEN, HEAD_MAX};
 use crate::wind::Class;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 
 pub(super) const PREFIX_LEN: usize = 4;
 const MESSAGE_FIXED: usize = 16;
@@ -202,24 +203,26 @@ fn flags_of(class: Class, credited: bool) -> u8 {
     class as u8 | if credited { CREDITED } else { 0 }
 }
 
-pub(super) fn put_prefix(into: &mut Vec<u8>, kind: u8, flags: u8, len: usize) {
+pub(super) fn put_prefix(into: &mut impl Write, kind: u8, flags: u8, len: usize) {
     into.put_u8(kind);
     into.put_u8(flags);
     into.put_u16(u16::try_from(len).unwrap_or(0));
 }
 
-fn put_head(into: &mut Vec<u8>, head: &[u8]) {
+fn put_head_len(into: &mut impl Write, head: &[u8]) {
     into.put_u8(u8::try_from(head.len()).unwrap_or(0));
     into.put(&[0; 3]);
-    into.put(head);
 }
 
 impl SmallMessage<'_> {
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         let len = message_frame_len(self.head.len(), self.body.len() as u64).unwrap_or(0);
-        put_prefix(into, kind::MESSAGE, flags_of(self.class, self.credited), len);
-        into.put_u64(self.number);
-        put_head(into, self.head);
+        let mut fixed = ArrayVec::<u8, MESSAGE_FIXED>::new();
+        put_prefix(&mut fixed, kind::MESSAGE, flags_of(self.class, self.credited), len);
+        fixed.put_u64(self.number);
+        put_head_len(&mut fixed, self.head);
+        into.put(&fixed);
+        into.put(self.head);
         into.put(self.body);
     }
 }
@@ -229,7 +232,8 @@ impl Open<'_> {
         put_prefix(into, kind::OPEN, flags_of(self.class, self.credited), open_frame_len(self.head.len()));
         into.put_u64(self.number);
         into.put_u64(self.len);
-        put_head(into, self.head);
+        put_head_len(into, self.head);
+        into.put(self.head);
     }
 }
 
