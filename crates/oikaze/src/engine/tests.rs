@@ -244,6 +244,69 @@ fn whatever_somebody_may_wait_for_counts_as_settled() {
     assert_eq!(node.engine.turn(late).settled, 0);
 }
 
+fn message(to: Rank, class: Class, tag: u64) -> Request {
+    Request::Send { to, class, tag, body: Body::copy_of(&[7; 8]) }
+}
+
+#[test]
+fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along() {
+    let (mut a, mut b, mut now) = pair();
+    for tag in 0..50 {
+        now = step(now);
+        let told = a.ask(message(1, Class::Ordered, tag));
+        a.turn(now);
+        let work = b.engine.turn_for_news(now);
+        assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
+        if tag < 10 {
+            // Whether somebody answers is still to be learned (WIND-3.8).
+            b.turn(now);
+        } else {
+            assert_eq!((work.received, work.sent, work.more), (1, 0, false));
+            // What is left counts as due, whoever asks.
+            assert!(b.engine.has_more() && b.engine.has_due(now) && !b.engine.is_settled());
+            assert_eq!(b.engine.next_timeout(), Some(now));
+        }
+        let _answer = b.ask(message(0, Class::Ordered, tag));
+        assert_eq!(b.engine.turn_to_send(now).sent, 1);
+        assert!(!b.engine.has_more());
+        assert_eq!(a.engine.turn_for_news(now).received, 1);
+        assert!(told.is_done(), "by the acknowledgement that came with the answer");
+    }
+}
+
+#[test]
+fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() {
+    let (mut a, mut b, mut now) = pair();
+    now = step(now);
+    let told = a.ask(message(1, Class::Sync, 1));
+    a.turn(now);
+    assert_eq!(b.engine.turn_for_news(now).sent, 1, "the sender of a synchronous message waits for the acknowledgement");
+    a.turn(now);
+    assert!(told.is_done());
+    // The link has something more each time: the second turn must see to the rest all the same.
+    let mut whole = 0;
+    for tag in 0..20 {
+        let _told = a.ask(message(1, Class::Unordered, tag));
+        a.turn(now);
+        let before = b.engine.counters().turns;
+        b.engine.turn_for_news(now);
+        b.engine.turn_for_news(now);
+        whole += b.engine.counters().turns - before;
+        assert!(!b.engine.has_more());
+    }
+    assert!(whole >= 20, "{whole}");
+    assert!(b.engine.turn_for_news(now).is_idle(), "nothing came");
+    // Nobody answers: what is held back goes when its time has come.
+    let told = a.ask(message(1, Class::Ordered, 99));
+    a.turn(now);
+    b.engine.turn_for_news(now);
+    while !told.is_done() {
+        now = b.engine.next_timeout().unwrap().max(now + Duration::from_nanos(1));
+        b.engine.turn_for_news(now);
+        a.turn(now);
+    }
+}
+
 #[test]
 fn a_link_without_room_is_waited_for_and_not_spun_on() {
     let mut node = Node::new(0, 2, Wire { full: true, ..Wire::default() });
