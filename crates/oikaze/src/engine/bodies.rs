@@ -30,6 +30,7 @@ impl Body {
     /// As a vector, without copying; its memory is the caller's from now on.
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
+        self.home = None;
         std::mem::take(&mut self.bytes)
     }
 
@@ -182,6 +183,15 @@ mod tests {
         assert_eq!(bodies.kept().bytes, 0);
         drop(Body::new(bodies.lend(1 << 20), &bodies));
         assert_eq!(bodies.kept().bytes, 1 << 20);
+    }
+
+    #[test]
+    fn a_body_whose_memory_was_taken_leaves_nothing_behind() {
+        let bodies = Arc::new(Bodies::default());
+        for _ in 0..100 {
+            assert!(Body::new(bodies.lend(BODY_KEPT), &bodies).into_vec().capacity() >= BODY_KEPT);
+        }
+        assert!(bodies.kept().buffers.is_empty());
     }
 
     #[test]
