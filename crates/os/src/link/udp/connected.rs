@@ -41,34 +41,30 @@ pub(super) struct ConnectedSet {
 }
 
 impl ConnectedSet {
-    /// The index of a peer's own socket.
-    pub(super) fn find(&self, to: SocketAddr) -> Option<usize> {
-        self.sockets.iter().position(|connected| connected.to == to)
-    }
-
-    /// A call has sent to this peer, through the socket with that index if it has one. Is it worth one?
-    pub(super) fn note(&mut self, to: SocketAddr, own: Option<usize>) -> bool {
+    /// A call is made for this peer: the index of its own socket, if it has one, and else whether it is worth one.
+    pub(super) fn note(&mut self, peer: SocketAddr) -> (Option<usize>, bool) {
         self.calls += 1;
         if self.calls >= PERIOD {
             self.calls = 0;
             self.candidates.clear();
             self.sockets.retain(|connected| std::mem::take(&mut connected.used) > 0);
-            return false;
         }
-        if let Some(connected) = own.and_then(|own| self.sockets.get_mut(own)) {
+        if let Some((own, connected)) = self.sockets.iter_mut().enumerate().find(|(_, connected)| connected.to == peer) {
             connected.used += 1;
-            return false;
+            return (Some(own), false);
         }
-        if self.sockets.is_full() || self.failures >= FAILURES_MAX {
-            return false;
-        }
-        let Some((_, calls)) = self.candidates.iter_mut().find(|(candidate, _)| *candidate == to) else {
+        (None, !self.sockets.is_full() && self.failures < FAILURES_MAX && self.count(peer) >= WORTH_IT)
+    }
+
+    /// Calls for a candidate.
+    fn count(&mut self, peer: SocketAddr) -> u32 {
+        let Some((_, calls)) = self.candidates.iter_mut().find(|(candidate, _)| *candidate == peer) else {
             // When there are more candidates than places, the others must wait for the period's end.
-            let _ = self.candidates.try_push((to, 1));
-            return false;
+            let _ = self.candidates.try_push((peer, 1));
+            return 1;
         };
         *calls += 1;
-        *calls >= WORTH_IT
+        *calls
     }
 
     /// Connect a socket to this peer, on the port of `own`. No error: the link's own socket serves as well.
@@ -115,23 +111,39 @@ mod tests {
     fn who_is_talked_to_often_is_worth_a_socket() {
         let mut set = ConnectedSet::default();
         for _ in 1..WORTH_IT {
-            assert!(!set.note(peer(1), None) && !set.note(peer(2), None));
+            assert_eq!([peer(1), peer(2)].map(|peer| set.note(peer)), [(None, false); 2]);
         }
-        assert!(set.note(peer(1), None) && set.note(peer(2), None));
+        assert_eq!([peer(1), peer(2)].map(|peer| set.note(peer)), [(None, true); 2]);
     }
 
     #[test]
     fn a_period_forgets_those_who_were_talked_to_seldom() {
         let mut set = ConnectedSet::default();
-        (1..PERIOD).for_each(|call| assert!(!set.note(peer(call as u16), None) || call > 1 << 16));
+        (1..PERIOD).for_each(|call| assert_eq!(set.note(peer(call as u16)), (None, false)));
         assert!(set.candidates.is_full());
-        set.note(peer(1), None);
-        assert!(set.candidates.is_empty());
+        set.note(peer(1));
+        assert_eq!(set.candidates.as_slice(), [(peer(1), 1)]);
+    }
+
+    /// When sockets are closed, those behind them move up.
+    #[test]
+    fn at_a_periods_end_nobody_is_given_the_socket_of_another() {
+        let mut set = ConnectedSet::default();
+        for number in 1..4 {
+            let socket = Socket::open(([127, 0, 0, 1], 0).into(), false, 1 << 16, &Without::default()).unwrap();
+            set.sockets.push(Connected { to: peer(number), socket, used: 0 });
+        }
+        for call in 1..2 * PERIOD {
+            let to = peer(2 + call as u16 % 2);
+            let (own, _) = set.note(to);
+            assert_eq!(set.sockets[own.unwrap()].to, to, "call {call}");
+        }
+        assert_eq!(set.sockets.len(), 2);
     }
 
     #[test]
     fn what_cannot_be_made_is_not_tried_for_ever() {
         let mut set = ConnectedSet { failures: FAILURES_MAX, ..ConnectedSet::default() };
-        assert!((0..2 * WORTH_IT).all(|_| !set.note(peer(1), None)));
+        assert!((0..2 * WORTH_IT).all(|_| set.note(peer(1)) == (None, false)));
     }
 }

@@ -156,8 +156,8 @@ impl UdpLink {
 
     /// A call for this peer was or will be made in this lane: the index of its own socket, if it has one. It may be worth one now.
     fn note(&mut self, peer: SocketAddr, lane: Lane) -> Option<usize> {
-        let own = self.connected[lane].find(peer);
-        if self.connected[lane].note(peer, own) && !self.without.connect {
+        let (own, worth_it) = self.connected[lane].note(peer);
+        if worth_it && !self.without.connect {
             self.connect(peer, lane);
         }
         own
