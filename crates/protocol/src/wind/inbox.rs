@@ -5,12 +5,12 @@
 
 use super::assembly::{Assembly, Destination, Filled};
 use super::expected::{Expected, Guess, Latest};
-use super::outgoing::cost;
+use super::granted::Granted;
+use super::upper::Above;
 use super::{Admission, Class, Delivered, Head, Refusal, Upper};
-use crate::Rank;
-use crate::limits::{CREDIT_OVERHEAD, HEAD_MAX, MESSAGES_IN_FLIGHT};
+use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
-use crate::wire::{Fragment, Open, RefusedMessage, SmallMessage, Withdrawal};
+use crate::wire::{Fragment, Open, SmallMessage, Withdrawal};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -52,31 +52,6 @@ enum Slot {
     Done,
 }
 
-/// Where calls go and what comes of them, during one datagram.
-pub(super) struct Above<'u, U> {
-    pub upper: &'u mut U,
-    pub from: Rank,
-    /// Refusals to be told, in the order in which they happened.
-    pub refusals: &'u mut VecDeque<RefusedMessage>,
-    pub delivered: &'u mut u64,
-}
-
-impl<U: Upper> Above<'_, U> {
-    fn refuse(&mut self, number: u64, refusal: Refusal) {
-        self.refusals.push_back(RefusedMessage { number, refusal });
-    }
-
-    /// Hand a message over; was it taken?
-    fn deliver(&mut self, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> bool {
-        *self.delivered += 1;
-        let result = self.upper.deliver(self.from, number, class, head, body);
-        if let Err(refusal) = result {
-            self.refuse(number, refusal);
-        }
-        result.is_ok()
-    }
-}
-
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Inbox {
     floor: u64,
@@ -85,10 +60,7 @@ pub(super) struct Inbox {
     held: u64,
     held_max: u64,
     assembly_max: u64,
-    credit: u64,
-    credit_limit: u64,
-    credit_used: u64,
-    credit_told: u64,
+    credit: Granted,
     guess: Guess,
 }
 
@@ -100,10 +72,7 @@ impl Inbox {
             held: 0,
             held_max,
             assembly_max,
-            credit,
-            credit_limit: credit,
-            credit_used: 0,
-            credit_told: credit,
+            credit: Granted::new(credit),
             guess: Guess::default(),
         }
     }
@@ -304,13 +273,12 @@ impl Inbox {
         if !matches!(self.slot(number), None | Some(Slot::Missing)) {
             return Err(Taken::Duplicate);
         }
-        let over = credited && self.credit_used.saturating_add(cost(len)) > self.credit_limit;
-        if over { Err(Taken::Wrong) } else { Ok(()) }
+        if credited && !self.credit.covers(len) { Err(Taken::Wrong) } else { Ok(()) }
     }
 
     fn charge(&mut self, credited: bool, len: u64) {
         if credited {
-            self.credit_used = self.credit_used.saturating_add(cost(len));
+            self.credit.take(len);
         }
     }
 
@@ -413,21 +381,17 @@ impl Inbox {
 
     /// So many credited messages were read, with bodies of so many bytes together.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
-        if !planted(Bug::ForgetCredit) {
-            let freed = bytes.saturating_add(messages.saturating_mul(CREDIT_OVERHEAD));
-            self.credit_limit = self.credit_limit.saturating_add(freed);
-        }
+        self.credit.give_back(messages, bytes);
     }
 
     /// All the credit ever granted, to be told now.
     pub fn tell_credit(&mut self) -> u64 {
-        self.credit_told = self.credit_limit;
-        self.credit_limit
+        self.credit.tell()
     }
 
     /// Is so much credit untold that the peer should hear of it (WIND-6.4)?
     pub fn credit_due(&self) -> bool {
-        self.credit_limit - self.credit_told > self.credit / 4
+        self.credit.is_due()
     }
 
     /// Give memory back while idle.

@@ -11,6 +11,7 @@ mod event;
 mod evidence;
 mod expected;
 mod flight;
+mod granted;
 mod handshake;
 mod histogram;
 mod inbox;

@@ -2,6 +2,8 @@
 
 use super::Class;
 use crate::Rank;
+use crate::wire::RefusedMessage;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Why a message was refused by the layer above; told to the sender, whose message is then settled as refused.
@@ -113,4 +115,30 @@ pub trait Upper {
 
     /// The connection has failed or the peer has restarted: messages begun and not delivered will never be.
     fn abandon(&mut self, from: Rank);
+}
+
+/// Where calls go and what comes of them, during one datagram.
+pub(super) struct Above<'u, U> {
+    pub upper: &'u mut U,
+    pub from: Rank,
+    /// Refusals to be told, in the order in which they happened.
+    pub refusals: &'u mut VecDeque<RefusedMessage>,
+    pub delivered: &'u mut u64,
+}
+
+impl<U: Upper> Above<'_, U> {
+    /// A message is refused.
+    pub fn refuse(&mut self, number: u64, refusal: Refusal) {
+        self.refusals.push_back(RefusedMessage { number, refusal });
+    }
+
+    /// Hand a message over; was it taken?
+    pub fn deliver(&mut self, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> bool {
+        *self.delivered += 1;
+        let result = self.upper.deliver(self.from, number, class, head, body);
+        if let Err(refusal) = result {
+            self.refuse(number, refusal);
+        }
+        result.is_ok()
+    }
 }

@@ -1,0 +1,80 @@
+//! The credit that a receiver grants: what its peer may send that is not read yet (WIND-6.3, WIND-6.4).
+
+use super::outgoing::cost;
+use crate::limits::CREDIT_OVERHEAD;
+use crate::planted::{Bug, planted};
+
+/// All of it ever, in bytes: sums that only grow, so that a grant that is lost is made good by the next.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Granted {
+    /// What the peer may have unread at once.
+    span: u64,
+    limit: u64,
+    used: u64,
+    told: u64,
+}
+
+impl Granted {
+    /// So much at first, which the peer knows.
+    pub fn new(span: u64) -> Granted {
+        Granted { span, limit: span, used: 0, told: span }
+    }
+
+    /// May the peer send a body of so many bytes?
+    pub fn covers(&self, len: u64) -> bool {
+        self.used.saturating_add(cost(len)) <= self.limit
+    }
+
+    /// It has sent one.
+    pub fn take(&mut self, len: u64) {
+        self.used = self.used.saturating_add(cost(len));
+    }
+
+    /// So many messages were read, with bodies of so many bytes together.
+    pub fn give_back(&mut self, messages: u64, bytes: u64) {
+        if !planted(Bug::ForgetCredit) {
+            let freed = bytes.saturating_add(messages.saturating_mul(CREDIT_OVERHEAD));
+            self.limit = self.limit.saturating_add(freed);
+        }
+    }
+
+    /// All ever granted, to be told now.
+    pub fn tell(&mut self) -> u64 {
+        self.told = self.limit;
+        self.limit
+    }
+
+    /// Is so much untold that the peer should hear of it (WIND-6.4)?
+    pub fn is_due(&self) -> bool {
+        self.limit - self.told > self.span / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WIND-6.4
+    #[test]
+    fn what_is_read_may_be_sent_again_and_is_told_in_quarters() {
+        let one = 100;
+        let mut granted = Granted::new(8 * cost(one));
+        for _ in 0..8 {
+            assert!(granted.covers(one));
+            granted.take(one);
+        }
+        assert!(!granted.covers(0));
+        granted.give_back(2, 2 * one);
+        assert!(granted.covers(one) && !granted.is_due());
+        granted.give_back(1, one);
+        assert!(granted.is_due());
+        assert_eq!(granted.tell(), 11 * cost(one));
+        assert!(!granted.is_due());
+    }
+
+    #[test]
+    fn absurd_lengths_are_not_covered() {
+        let granted = Granted::new(1 << 20);
+        assert!(!granted.covers(u64::MAX) && !granted.covers(u64::MAX - 1));
+    }
+}
