@@ -1,5 +1,6 @@
 //! The systems that are measured, each in a file of its own behind one trait.
 
+mod ends;
 pub mod floor;
 pub mod ofi;
 pub mod oikaze;

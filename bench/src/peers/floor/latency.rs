@@ -4,25 +4,13 @@ use std::io;
 use std::net::UdpSocket;
 use std::time::Instant;
 
-use clap::Args;
-
+use super::super::ends::Exchanges;
 use crate::error::{Error, Tried};
 use crate::record::median;
 
-/// What both ends must agree on.
-#[derive(Args)]
-pub struct Settings {
-    /// Bytes of a datagram.
-    #[arg(long)]
-    size: usize,
-    /// Datagrams each way.
-    #[arg(long)]
-    exchanges: u32,
-}
-
 const LARGEST: usize = 65_507;
 
-fn buffer(settings: &Settings) -> Result<Vec<u8>, Error> {
+fn buffer(settings: &Exchanges) -> Result<Vec<u8>, Error> {
     if settings.size > LARGEST {
         return Err(Error::new(format!("a datagram of {} bytes: UDP carries {LARGEST} at most", settings.size)));
     }
@@ -41,7 +29,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(), Error> {
 }
 
 /// Sends first; returns the median time one way, in µs.
-pub fn client(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
+pub fn client(socket: &UdpSocket, settings: &Exchanges) -> Result<f64, Error> {
     let mut buffer = buffer(settings)?;
     let mut times = Vec::with_capacity(settings.exchanges as usize);
     for _ in 0..settings.exchanges {
@@ -54,7 +42,7 @@ pub fn client(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
 }
 
 /// Answers each datagram.
-pub fn server(socket: &UdpSocket, settings: &Settings) -> Result<(), Error> {
+pub fn server(socket: &UdpSocket, settings: &Exchanges) -> Result<(), Error> {
     let mut buffer = buffer(settings)?;
     for _ in 0..settings.exchanges {
         receive(socket, &mut buffer)?;

@@ -6,8 +6,6 @@ mod stream;
 
 use std::net::UdpSocket;
 
-use clap::Subcommand;
-
 use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, CLIENT, Lab, SERVER};
@@ -20,18 +18,8 @@ const WALKED: usize = 512;
 /// How often a floor that lost a datagram is begun anew.
 const ATTEMPTS: u32 = 3;
 
-/// Which end of which floor.
-#[derive(Subcommand)]
-pub enum Role {
-    /// Sends, and prints what it measured.
-    Latency(latency::Settings),
-    /// Answers.
-    LatencyServer(latency::Settings),
-    /// Sends, and prints what it measured.
-    Stream(stream::Settings),
-    /// Receives.
-    StreamServer(stream::Settings),
-}
+/// Which end of which.
+pub type Role = super::ends::Role<stream::Settings>;
 
 /// Plays one end.
 ///

@@ -4,25 +4,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use clap::Args;
-
+use super::super::ends::Exchanges;
 use super::PATIENCE;
 use crate::error::{Error, Tried};
 use crate::record::median;
 
-/// What both ends must agree on.
-#[derive(Args)]
-pub struct Settings {
-    /// Bytes each way.
-    #[arg(long)]
-    size: usize,
-    /// How often.
-    #[arg(long)]
-    exchanges: u32,
-}
-
 /// Sends first; returns the median time one way, in µs.
-pub fn client(mut socket: TcpStream, settings: &Settings) -> Result<f64, Error> {
+pub fn client(mut socket: TcpStream, settings: &Exchanges) -> Result<f64, Error> {
     prepare(&socket)?;
     let mut buffer = vec![0; settings.size];
     let mut times = Vec::with_capacity(settings.exchanges as usize);
@@ -36,7 +24,7 @@ pub fn client(mut socket: TcpStream, settings: &Settings) -> Result<f64, Error> 
 }
 
 /// Answers.
-pub fn server(mut socket: TcpStream, settings: &Settings) -> Result<(), Error> {
+pub fn server(mut socket: TcpStream, settings: &Exchanges) -> Result<(), Error> {
     prepare(&socket)?;
     let mut buffer = vec![0; settings.size];
     for _ in 0..settings.exchanges {

@@ -6,8 +6,6 @@ mod stream;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use clap::Subcommand;
-
 use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, Lab, SERVER};
@@ -18,18 +16,8 @@ const PORT: u16 = 7101;
 /// Nothing heard for so long: the other end is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which end of what.
-#[derive(Subcommand)]
-pub enum Role {
-    /// Sends first, and prints what it measured.
-    Latency(latency::Settings),
-    /// Answers.
-    LatencyServer(latency::Settings),
-    /// Sends, and prints what it measured.
-    Stream(stream::Settings),
-    /// Receives.
-    StreamServer(stream::Settings),
-}
+/// Which end of which.
+pub type Role = super::ends::Role<stream::Settings>;
 
 /// Plays one end.
 ///
