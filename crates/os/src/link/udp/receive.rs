@@ -98,16 +98,8 @@ impl Pool {
         let rooms = self.bytes.chunks_exact_mut(BUFFER_LEN).zip(&mut vectors).zip(&mut names).zip(&mut controls);
         for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages) {
             *vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-            let header = &mut message.msg_hdr;
-            if socket.peer.is_none() {
-                let name = name.write(Name::empty());
-                header.msg_name = name.as_mut_ptr().cast();
-                header.msg_namelen = name.len();
-            }
-            header.msg_iov = vector;
-            header.msg_iovlen = 1;
-            header.msg_control = control.as_mut_ptr().cast();
-            header.msg_controllen = size_of::<ControlRoom>() as _;
+            let name = socket.peer.is_none().then(|| name.write(Name::empty()));
+            lead(&mut message.msg_hdr, core::slice::from_mut(vector), control, name);
         }
         let filled = call(socket.fd.as_fd(), &mut messages)?;
         let (mut datagrams, mut total) = (0, 0);
@@ -116,8 +108,7 @@ impl Pool {
             // SAFETY: without a peer the name was initialized above; the kernel has filled this message, so it has written `msg_namelen`
             // bytes of it.
             let from = socket.peer.or_else(|| unsafe { name.assume_init_ref().read(message.msg_hdr.msg_namelen) });
-            let cut_short = message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-            let (Some(bytes), Some(from), false) = (bytes, from, cut_short) else {
+            let (Some(bytes), Some(from), false) = (bytes, from, is_cut_short(&message.msg_hdr)) else {
                 statistics.truncated += 1;
                 continue;
             };
@@ -130,6 +121,25 @@ impl Pool {
         statistics.calls_in += u64::from(filled > 0);
         Ok(Burst { datagrams, bytes: total, buffers: filled, full: filled == N })
     }
+}
+
+/// Lead the kernel to the room for one message: for its bytes, for what is told beside them, and for its sender, unless that is known.
+pub(super) fn lead(
+    header: &mut libc::msghdr,
+    pieces: &mut [libc::iovec],
+    control: &mut MaybeUninit<ControlRoom>,
+    name: Option<&mut Name>,
+) {
+    if let Some(name) = name {
+        (header.msg_name, header.msg_namelen) = (name.as_mut_ptr().cast(), name.len());
+    }
+    (header.msg_iov, header.msg_iovlen) = (pieces.as_mut_ptr(), pieces.len() as _);
+    (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), size_of::<ControlRoom>() as _);
+}
+
+/// Was there not room enough?
+pub(super) fn is_cut_short(header: &libc::msghdr) -> bool {
+    header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
 }
 
 /// How many messages were filled: none if nothing is there.

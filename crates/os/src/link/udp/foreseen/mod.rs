@@ -11,9 +11,9 @@ mod tests;
 use super::super::sink::{Foreseen, Scattered, Sink};
 use super::super::{Arrival, Statistics};
 use super::name::Name;
-use super::receive::{BUFFER_LEN, Burst, ControlRoom, Pool, Told, call, cut, told};
+use super::receive::{BUFFER_LEN, Burst, ControlRoom, Pool, Told, call, cut, is_cut_short, lead, told};
 use super::socket::Socket;
-use core::mem::{MaybeUninit, size_of};
+use core::mem::MaybeUninit;
 use rustix::fd::AsFd;
 use std::io;
 use std::net::SocketAddr;
@@ -109,8 +109,9 @@ impl Pool {
         let wrong = Ok((Burst::NONE, Guess::Wrong));
         let Some(layout) = Layout::of(&foreseen) else { return wrong };
         let (pool, copies) = self.bytes.split_at_mut(COPIES);
-        let Some((vectors, count)) = vectors(layout, pool, &mut foreseen) else { return wrong };
-        let Some(Filled { len, from, told }) = receive(socket, &vectors, count, statistics)? else {
+        let Some((mut vectors, count)) = vectors(layout, pool, &mut foreseen) else { return wrong };
+        let pieces = vectors.get_mut(..count).unwrap_or_default();
+        let Some(Filled { len, from, told }) = receive(socket, pieces, statistics)? else {
             return Ok((Burst::NONE, Guess::Untried));
         };
         let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
@@ -161,19 +162,11 @@ fn vectors(layout: Layout, pool: &mut [u8], foreseen: &mut Foreseen) -> Option<(
 }
 
 /// `None`: nothing came that is of use.
-fn receive(
-    socket: &Socket,
-    vectors: &[libc::iovec; PIECES],
-    count: usize,
-    statistics: &mut Statistics,
-) -> io::Result<Option<Filled>> {
+fn receive(socket: &Socket, pieces: &mut [libc::iovec], statistics: &mut Statistics) -> io::Result<Option<Filled>> {
     let (mut name, mut control) = (Name::empty(), MaybeUninit::<ControlRoom>::uninit());
     // SAFETY: plain data for which zeros are valid.
     let mut message: libc::mmsghdr = unsafe { core::mem::zeroed() };
-    let header = &mut message.msg_hdr;
-    (header.msg_name, header.msg_namelen) = (name.as_mut_ptr().cast(), name.len());
-    (header.msg_iov, header.msg_iovlen) = (vectors.as_ptr().cast_mut(), count as _);
-    (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), size_of::<ControlRoom>() as _);
+    lead(&mut message.msg_hdr, pieces, &mut control, Some(&mut name));
     match call(socket.fd.as_fd(), core::slice::from_mut(&mut message)) {
         Ok(0) => return Ok(None),
         Ok(_) => {}
@@ -187,8 +180,7 @@ fn receive(
     statistics.calls_in += 1;
     // SAFETY: the kernel has filled this message, so it has written `msg_namelen` bytes of the name.
     let from = unsafe { name.read(message.msg_hdr.msg_namelen) };
-    let cut_short = message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let (Some(from), false) = (from, cut_short) else {
+    let (Some(from), false) = (from, is_cut_short(&message.msg_hdr)) else {
         statistics.truncated += 1;
         return Ok(None);
     };
