@@ -274,6 +274,7 @@ fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
     }
 }
 
+/// WIND-10.4
 #[test]
 fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() {
     let (mut a, mut b, mut now) = pair();

@@ -57,7 +57,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// A turn for the sake of somebody who waits: if something arrived and nothing presses, it ends with that, and what is left (to tell
-    /// what has arrived, to set timers) is for the next turn, most often that of the answer. The next is always a whole one.
+    /// what has arrived, to set timers) is for the next turn, most often that of the answer. The next is always a whole one (WIND-10.4).
     pub fn turn_for_news(&mut self, now: Time) -> Work {
         if self.unfinished {
             return self.turn(now);

@@ -152,8 +152,9 @@ impl Arrivals {
         ranges
     }
 
-    /// Write an ACK frame of these [`ranges`](Self::ranges), into a datagram with a message of ours or one without. What to remember of it: the largest number told, see
-    /// [`confirm`](Self::confirm), and what [`Refusals::tell`] says. It must be acknowledged if it tells refusals.
+    /// Write an ACK frame of these [`ranges`](Self::ranges), into a datagram with a message of ours or one without. What to remember of
+    /// it: the largest number told, see [`confirm`](Self::confirm), and what [`Refusals::tell`] says. It must be acknowledged if it tells
+    /// refusals.
     pub fn write(
         &mut self,
         now: Time,
