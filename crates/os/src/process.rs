@@ -132,8 +132,9 @@ mod tests {
             assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) }, 0);
             assert_eq!(signals.wait().unwrap(), libc::SIGUSR1);
             let mut command = Command::new("/bin/sh");
+            // A shell that waits for a child to start may block all signals meanwhile: it becomes the one that looks.
             command
-                .args(["-c", "read line < /proc/$$/stat; echo \"$$ $line\"; grep SigBlk /proc/$$/status"])
+                .args(["-c", "read line < /proc/$$/stat; echo \"$$ $line\"; exec grep SigBlk /proc/$$/status"])
                 .stdout(Stdio::piped());
             isolate(&mut command, true);
             let output = command.output().unwrap();
