@@ -76,6 +76,7 @@ impl UdpLink {
             && (now.wrapping_sub(self.looks.bulk) < BULK_LATELY || now.is_multiple_of(LOOK_ASIDE))
         {
             taken += self.look_at_bulk(self.looks.hot_bulk, sink)?;
+            self.looks.hot_bulk = self.next_bulk();
         }
         if now % LOOK_ASIDE == LOOK_ASIDE / 2 {
             self.looks.put_off.get_or_insert(0);
@@ -89,6 +90,17 @@ impl UdpLink {
             None => {}
         }
         Ok(taken)
+    }
+
+    /// Sockets that bulk came to lately take turns: several peers send it, each to one of its own.
+    fn next_bulk(&self) -> usize {
+        let (connected, hot) = (&self.connected.bulk.sockets, self.looks.hot_bulk);
+        let came = connected.iter().map(|connected| connected.socket.came).chain(self.bulk.iter().map(|own| own.came));
+        let mut lately =
+            came.enumerate().filter(|(_, came)| self.looks.count.wrapping_sub(*came) < BULK_LATELY).map(|(index, _)| index);
+        let first = lately.next();
+        let next = first.filter(|first| *first > hot).or_else(|| lately.find(|index| *index > hot));
+        next.or(first).unwrap_or(hot)
     }
 
     /// At one that is not hot, in turn; it becomes hot if the hot one had nothing.
@@ -178,7 +190,7 @@ impl UdpLink {
             }
         }
         if taken > 0 {
-            self.looks.bulk = self.looks.count;
+            (self.looks.bulk, socket.came) = (self.looks.count, self.looks.count);
         }
         if let Some(peer) = peer {
             self.note(peer, Lane::Bulk);

@@ -28,6 +28,8 @@ pub(super) struct Socket {
     pub(super) receive_buffer: usize,
     /// The last look found something: ask for several buffers at once.
     pub(super) busy: bool,
+    /// The look that found bulk here last.
+    pub(super) came: usize,
     /// What routers say of a path's size is believed.
     believes_routers: bool,
 }
@@ -92,7 +94,7 @@ impl Socket {
         // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
-        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy: false, believes_routers: true }
+        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy: false, came: 0, believes_routers: true }
     }
 
     /// Somebody (ICMP can be forged) has told the system that a path carries less than every path must: from now on only the

@@ -128,6 +128,33 @@ fn bulk_that_keeps_coming_as_foreseen_gets_a_socket_of_its_own() {
     assert!(receiver.statistics().in_place > 0);
 }
 
+/// Each has a socket of its own: none of them waits until those of the others are empty, or until a quiet one is looked at.
+#[test]
+fn several_peers_that_send_bulk_are_heard_in_turn() {
+    let (mut senders, mut receiver) = ([link(), link(), link()], link());
+    for sender in &mut senders {
+        for _ in 0..100 {
+            let mut taker = Taker::new(1366, 2 * 1366);
+            exchange(sender, &mut receiver, &mut taker, &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)]);
+        }
+    }
+    assert_eq!(receiver.connected.bulk.sockets.len(), senders.len());
+    let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
+    let mut unheard = senders.each_ref().map(|sender| (SocketAddr::new(HERE, sender.bulk_port().unwrap()), 0));
+    for look in 0..1000 {
+        for sender in &mut senders {
+            let bulk = Outgoing { to, lane: Lane::Bulk, head: &[7; 100], payload: Gather::EMPTY, tag: &[] };
+            assert_eq!(sender.send(&[bulk]).unwrap(), 1);
+        }
+        unheard.iter_mut().for_each(|(_, looks)| *looks += 1);
+        let mut heard =
+            |from: SocketAddr| unheard.iter_mut().filter(|(sender, _)| *sender == from).for_each(|(_, looks)| *looks = 0);
+        receiver.receive(&mut |arrival| heard(arrival.from)).unwrap();
+        // Those that were quiet while the others got their sockets are found by looks aside.
+        assert!(look < 100 || unheard.iter().all(|(_, looks)| *looks <= 2 * senders.len()), "{look}: {unheard:?}");
+    }
+}
+
 #[test]
 fn a_run_of_which_one_is_not_as_foreseen_is_taken_out_as_a_whole() {
     for wrong in 0..7 {
