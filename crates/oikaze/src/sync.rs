@@ -10,6 +10,14 @@ mod chosen {
     pub fn park(_: Option<std::time::Duration>) {
         loom::thread::park();
     }
+
+    /// Try the body in all orders, or in those in which threads are interrupted so often at most.
+    #[cfg(test)]
+    pub fn model(preemptions: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = preemptions;
+        builder.check(body);
+    }
 }
 
 #[cfg(not(loom))]

@@ -153,10 +153,7 @@ impl Peers {
     pub fn is_any_pressed(&self, now: Time) -> bool {
         const FEW: usize = 4;
         let has_due = |rank| self.get(rank).is_some_and(|peer: &Peer| peer.connection.has_due(now));
-        !self.bulk.is_empty()
-            || self.active.len() > FEW
-            || self.next_timeout().is_some_and(|at| at <= now)
-            || self.active.iter().any(has_due)
+        self.active.len() > FEW || self.resting_have_due(now) || self.active.iter().any(has_due)
     }
 
     /// Has every peer that lives acknowledged all that was sent to it?
@@ -166,7 +163,12 @@ impl Peers {
 
     /// Is something left to be sent, or has a deadline come?
     pub fn have_due(&self, now: Time) -> bool {
-        !self.active.is_empty() || !self.bulk.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
+        !self.active.is_empty() || self.resting_have_due(now)
+    }
+
+    /// Has a peer at rest bulk to send, or a deadline that has come?
+    fn resting_have_due(&self, now: Time) -> bool {
+        !self.bulk.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
     }
 
     /// A peer that rests although it has something to do, or whose deadline is not what is known of it: a defect of the marks.

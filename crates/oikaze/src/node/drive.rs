@@ -66,8 +66,7 @@ impl Node {
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {
                 idle.ends(now);
-                // A run of bulk takes longer than a short gap, and is none: the helper is not to be woken for it.
-                return (value, if work.is_some_and(Work::is_long) { self.now() } else { now });
+                return (value, self.end_of(work, now));
             }
             match work {
                 Some(work) if work.is_idle() => {

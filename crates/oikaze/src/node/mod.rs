@@ -179,9 +179,14 @@ impl Node {
         let driving = self.role.try_drive(now.0);
         let work = turns();
         if let Some(driving) = driving {
-            let long = work.is_some_and(Work::is_long);
-            self.leave(driving, if long { self.now() } else { now });
+            self.leave(driving, self.end_of(work, now));
         }
+    }
+
+    /// When a turn that began then has ended. A run of bulk takes longer than a short gap between two drivers, and is none: the helper is
+    /// not to be woken for it.
+    fn end_of(&self, work: Option<Work>, began: Time) -> Time {
+        if work.is_some_and(Work::is_long) { self.now() } else { began }
     }
 
     /// To be taken up by whoever is in the engine; they may just have left it, so that it must be tried again.

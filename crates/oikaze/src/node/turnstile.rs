@@ -127,16 +127,11 @@ mod steps {
 mod models {
     use super::super::sleeper::{Bell, Sleeper};
     use super::*;
+    use crate::sync::model;
     use loom::sync::Arc;
     use loom::sync::Notify;
     use loom::sync::atomic::AtomicUsize;
     use loom::thread;
-
-    fn model(preemptions: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = preemptions;
-        builder.check(body);
-    }
 
     /// An engine that counts what it took from a queue.
     #[derive(Default)]

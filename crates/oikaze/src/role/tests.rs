@@ -151,6 +151,7 @@ mod steps {
 mod models {
     use super::*;
     use crate::role::Driving;
+    use crate::sync::model;
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use loom::thread;
@@ -201,12 +202,6 @@ mod models {
                 super::super::Turn { value: None, driving: None } => panic!("a wait without limit ended with nothing"),
             }
         }
-    }
-
-    fn model(preemptions: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = preemptions;
-        builder.check(body);
     }
 
     /// Rules 1 and 2: each of two threads gets the role, or loom finds both asleep.

@@ -35,7 +35,7 @@ fn address_of(link: &dyn Link, ip: IpAddr) -> SocketAddr {
 }
 
 /// Where it is reached, and sends from, in this lane.
-fn port_of(link: &dyn Link, ip: IpAddr, lane: Lane) -> SocketAddr {
+pub(super) fn port_of(link: &dyn Link, ip: IpAddr, lane: Lane) -> SocketAddr {
     let small = address_of(link, ip);
     link.bulk_port().filter(|_| lane == Lane::Bulk).map_or(small, |port| SocketAddr::new(ip, port))
 }

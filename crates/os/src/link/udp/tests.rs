@@ -1,6 +1,6 @@
 //! What is UDP's own: ports, fallbacks, paths that carry little.
 
-use super::super::conformance::take;
+use super::super::conformance::{port_of, take};
 use super::*;
 use crate::memory::Gather;
 use crate::without::Without;
@@ -269,33 +269,25 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
     for address in [HERE, IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)] {
         let everywhere = |without: &str| UdpLink::bind(&Bind { without: Without::parse(without).unwrap(), ..Bind::default() });
         let (mut one, mut other) = (everywhere("").unwrap(), everywhere("connect").unwrap());
-        let (one_at, other_at) = (SocketAddr::new(address, one.port()), SocketAddr::new(address, other.port()));
         if address.is_ipv6() && !local_addresses().unwrap().iter().any(|local| local.address.ip() == address) {
             continue;
         }
-        for number in 0..200_u32 {
-            let bytes = number.to_le_bytes();
-            let to = |to| Outgoing { to, lane: Lane::Small, head: &bytes, payload: Gather::EMPTY, tag: &[] };
-            assert_eq!(one.send(&[to(other_at)]).unwrap(), 1);
-            assert_eq!(take(&mut other, 1), [(one_at, bytes.to_vec())]);
-            assert_eq!(other.send(&[to(one_at)]).unwrap(), 1);
-            assert_eq!(take(&mut one, 1), [(other_at, bytes.to_vec())]);
-        }
-        assert_eq!(one.connected.small.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_at]);
-        assert!(other.connected.small.sockets.is_empty(), "switched off");
         // Bulk gets one on its own port, and what comes there is told by that.
-        let bulk_of = |link: &UdpLink| SocketAddr::new(address, link.bulk_port().unwrap());
-        let (one_bulk, other_bulk) = (bulk_of(&one), bulk_of(&other));
-        for number in 0..200_u32 {
-            let bytes = number.to_le_bytes();
-            let to = |to| Outgoing { to, lane: Lane::Bulk, head: &bytes, payload: Gather::EMPTY, tag: &[] };
-            assert_eq!(one.send(&[to(other_bulk)]).unwrap(), 1);
-            assert_eq!(take(&mut other, 1), [(one_bulk, bytes.to_vec())]);
-            assert_eq!(other.send(&[to(one_bulk)]).unwrap(), 1);
-            assert_eq!(take(&mut one, 1), [(other_bulk, bytes.to_vec())]);
+        assert!(one.bulk_port().is_some() && other.bulk_port().is_some());
+        for lane in Lane::BOTH {
+            let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, lane));
+            for number in 0..200_u32 {
+                let bytes = number.to_le_bytes();
+                let to = |to| Outgoing { to, lane, head: &bytes, payload: Gather::EMPTY, tag: &[] };
+                assert_eq!(one.send(&[to(other_at)]).unwrap(), 1);
+                assert_eq!(take(&mut other, 1), [(one_at, bytes.to_vec())]);
+                assert_eq!(other.send(&[to(one_at)]).unwrap(), 1);
+                assert_eq!(take(&mut one, 1), [(other_at, bytes.to_vec())]);
+            }
+            assert_eq!(one.connected[lane].sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_at]);
+            assert!(other.connected[lane].sockets.is_empty(), "switched off");
         }
-        assert_eq!(one.connected.bulk.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_bulk]);
-        assert!(other.connected.bulk.sockets.is_empty(), "switched off");
+        let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, Lane::Small));
         // A third is heard beside it, by the link's own socket.
         let mut third = everywhere("").unwrap();
         let hello = Outgoing { to: one_at, lane: Lane::Small, head: b"hello", payload: Gather::EMPTY, tag: &[] };
