@@ -1,4 +1,13 @@
 //! Peers and their memory: put, get, atomics, signals, messages. No call at the target.
+//!
+//! [`Peer`] stands here; what can be done with a [`RemoteRegion`] stands in a file for each kind of operation.
+
+mod put;
+mod region;
+mod words;
+
+pub use put::{COPY_MAX, RemoteSignal};
+pub use region::RemoteRegion;
 
 use crate::engine::{Keep, Request, Value};
 use crate::node::Node;
@@ -7,14 +16,11 @@ use crate::operation::{Operation, What};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{AtomicOp, Published, Rights, Signal};
 use oikaze_protocol::wind::{Body, Class};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The largest source that is copied before the call returns ([`RemoteRegion::put_copy`]).
-pub const COPY_MAX: usize = 4096;
 /// How long [`Peer::region`] waits for a name if the job has no time limit: publishing takes a moment, a misspelt name for ever.
 const PUBLISH_TIME: Duration = Duration::from_secs(10);
 /// A lookup of a name that is not there yet is asked again after this long.
@@ -62,7 +68,7 @@ impl Peer {
             let completion = self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
             match self.node.outcome(&what, &completion, Some(left)) {
                 Ok(Value::Region(published)) => {
-                    return Ok(RemoteRegion { peer: self.clone(), name: name.into(), published });
+                    return Ok(RemoteRegion::new(self.clone(), name, published));
                 }
                 Ok(_) => return Err(Error::invalid(what, "the answer is of another kind (a defect)")),
                 Err(error) if is_unknown_name(&error) && !left.is_zero() => {
@@ -105,108 +111,3 @@ fn is_unknown_name(error: &Error) -> bool {
     use oikaze_protocol::rma::RmaError;
     matches!(error, Error::Failed { failure: Failure::Remote(RmaError::UnknownName { .. }), .. })
 }
-
-/// A region of a peer, found by name.
-#[derive(Clone)]
-pub struct RemoteRegion {
-    peer: Peer,
-    name: Arc<str>,
-    published: Published,
-}
-
-impl RemoteRegion {
-    /// Bytes.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.published.len
-    }
-
-    /// No bytes?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.published.len == 0
-    }
-
-    /// What its owner grants.
-    #[must_use]
-    pub fn rights(&self) -> Rights {
-        self.published.rights
-    }
-
-    /// Whose it is.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    fn what(&self, verb: &'static str, offset: u64, len: u64) -> What {
-        What { verb, len, peer: self.peer.rank, at: Some((Arc::clone(&self.name), offset)) }
-    }
-
-    /// Write a counted slice there. Returns at once; complete when in the peer's memory and visible.
-    pub fn put(&self, offset: u64, from: RegionSlice) -> Operation<()> {
-        self.put_body(offset, Body::Segment(from.segment()), None, Some(from.keep()))
-    }
-
-    /// Write up to [`COPY_MAX`] bytes of any memory, copied before the call returns.
-    ///
-    /// # Errors
-    /// More than [`COPY_MAX`] bytes.
-    pub fn put_copy(&self, offset: u64, bytes: &[u8]) -> Result<Operation<()>> {
-        if bytes.len() > COPY_MAX {
-            return Err(Error::invalid(
-                self.what("put", offset, bytes.len() as u64).to_string(),
-                format!("put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"),
-            ));
-        }
-        Ok(self.put_body(offset, Body::copy_of(bytes), None, None))
-    }
-
-    /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it is in place.
-    pub fn put_signal(&self, offset: u64, from: RegionSlice, signal: &RemoteSignal) -> Operation<()> {
-        self.put_body(offset, Body::Segment(from.segment()), Some(signal.0), Some(from.keep()))
-    }
-
-    /// A signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of this region.
-    #[must_use]
-    pub fn signal(&self, offset: u64, add: u64) -> RemoteSignal {
-        RemoteSignal(Signal { key: self.published.key, offset, add })
-    }
-
-    pub(crate) fn put_body(&self, offset: u64, body: Body, signal: Option<Signal>, keep: Keep) -> Operation<()> {
-        let len = body.len();
-        let request = Request::Put { to: self.peer.rank, key: self.published.key, offset, body, signal };
-        self.peer.begin(request, keep, self.what("put", offset, len))
-    }
-
-    /// Read from there into a counted slice.
-    pub fn get(&self, offset: u64, into: RegionSlice) -> Operation<()> {
-        let segment = into.segment();
-        let request = Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
-        self.peer.begin(request, Some(into.keep()), self.what("get", offset, segment.len))
-    }
-
-    /// Add to the 64-bit word at `offset` (wrapping); its old value. At most once, whatever the network does.
-    pub fn fetch_add(&self, offset: u64, add: u64) -> Operation<u64> {
-        self.atomic(offset, AtomicOp::FetchAdd(add), "fetch-add")
-    }
-
-    /// Store `new` into the 64-bit word at `offset` if it is `expected`; its old value. At most once.
-    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Operation<u64> {
-        self.atomic(offset, AtomicOp::CompareSwap { expected, new }, "compare-and-swap")
-    }
-
-    /// Store `new` into the 64-bit word at `offset`; its old value. At most once.
-    pub fn swap(&self, offset: u64, new: u64) -> Operation<u64> {
-        self.atomic(offset, AtomicOp::Swap(new), "swap")
-    }
-
-    fn atomic(&self, offset: u64, op: AtomicOp, verb: &'static str) -> Operation<u64> {
-        let request = Request::Atomic { at: self.peer.rank, key: self.published.key, offset, op };
-        self.peer.begin(request, None, self.what(verb, offset, 8))
-    }
-}
-
-/// A word at a peer that counts arrivals; see [`RemoteRegion::signal`].
-#[derive(Clone, Copy, Debug)]
-pub struct RemoteSignal(Signal);

@@ -1,0 +1,61 @@
+//! Bytes to a peer's region and back: put, put with signal, get.
+
+use super::RemoteRegion;
+use crate::engine::{Keep, Request};
+use crate::operation::Operation;
+use crate::region::RegionSlice;
+use crate::{Error, Result};
+use oikaze_protocol::rma::Signal;
+use oikaze_protocol::wind::Body;
+
+/// The largest source that is copied before the call returns ([`RemoteRegion::put_copy`]).
+pub const COPY_MAX: usize = 4096;
+
+impl RemoteRegion {
+    /// Write a counted slice there. Returns at once; complete when in the peer's memory and visible.
+    pub fn put(&self, offset: u64, from: RegionSlice) -> Operation<()> {
+        self.put_body(offset, Body::Segment(from.segment()), None, Some(from.keep()))
+    }
+
+    /// Write up to [`COPY_MAX`] bytes of any memory, copied before the call returns.
+    ///
+    /// # Errors
+    /// More than [`COPY_MAX`] bytes.
+    pub fn put_copy(&self, offset: u64, bytes: &[u8]) -> Result<Operation<()>> {
+        if bytes.len() > COPY_MAX {
+            return Err(Error::invalid(
+                self.what("put", offset, bytes.len() as u64).to_string(),
+                format!("put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"),
+            ));
+        }
+        Ok(self.put_body(offset, Body::copy_of(bytes), None, None))
+    }
+
+    /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it is in place.
+    pub fn put_signal(&self, offset: u64, from: RegionSlice, signal: &RemoteSignal) -> Operation<()> {
+        self.put_body(offset, Body::Segment(from.segment()), Some(signal.0), Some(from.keep()))
+    }
+
+    /// A signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of this region.
+    #[must_use]
+    pub fn signal(&self, offset: u64, add: u64) -> RemoteSignal {
+        RemoteSignal(Signal { key: self.published.key, offset, add })
+    }
+
+    pub(crate) fn put_body(&self, offset: u64, body: Body, signal: Option<Signal>, keep: Keep) -> Operation<()> {
+        let len = body.len();
+        let request = Request::Put { to: self.peer.rank, key: self.published.key, offset, body, signal };
+        self.peer.begin(request, keep, self.what("put", offset, len))
+    }
+
+    /// Read from there into a counted slice.
+    pub fn get(&self, offset: u64, into: RegionSlice) -> Operation<()> {
+        let segment = into.segment();
+        let request = Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
+        self.peer.begin(request, Some(into.keep()), self.what("get", offset, segment.len))
+    }
+}
+
+/// A word at a peer that counts arrivals; see [`RemoteRegion::signal`].
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteSignal(Signal);
