@@ -9,7 +9,7 @@ const QUICK: [&str; 4] = ["--iterations", "100", "--only", "latency"];
 
 #[test]
 fn percentiles_in_json() {
-    for test in ["put", "message", "put-done"] {
+    for test in ["put", "message", "put-done", "get", "fetch-add", "compare-swap"] {
         let (status, out, err) = finish(&mut oikaze(&[&["perf", test, "--json"][..], &QUICK].concat()));
         assert_eq!(status, Some(0), "{test}: {err}");
         let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));

@@ -3,7 +3,7 @@
 use super::Test;
 use super::measure::{Bench, PATIENCE, histogram, since};
 use hdrhistogram::Histogram;
-use oikaze::{Operation, RemoteRegion, Result};
+use oikaze::{Error, Operation, RemoteRegion, Result};
 use std::time::Instant;
 
 impl Bench<'_> {
@@ -37,6 +37,7 @@ impl Bench<'_> {
             }
             Test::Get => self.asked(|there| there.get(0, self.source()?).wait_for(PATIENCE))?,
             Test::FetchAdd => self.asked(|there| there.fetch_add(0, 1).wait_for(PATIENCE))?,
+            Test::CompareSwap => self.asked(|there| self.count_up(there, u64::from(turn)))?,
             Test::PutDone | Test::Passive | Test::Mixed => self.asked(|_| self.put_done(u64::from(turn) + 1))?,
             Test::Barrier => {
                 self.job.barrier()?;
@@ -52,6 +53,18 @@ impl Bench<'_> {
             ask(there)?;
         }
         Ok(1)
+    }
+
+    /// Replace the word that counts such turns by the next number. Nobody else does, so it is as expected, or something is wrong.
+    fn count_up(&self, there: &RemoteRegion, turn: u64) -> Result<()> {
+        let found = there.compare_swap(0, turn, turn + 1).wait_for(PATIENCE)?;
+        if found == turn {
+            return Ok(());
+        }
+        Err(Error::Invalid {
+            what: format!("compare-and-swap number {turn} of a word that nobody else changes"),
+            why: format!("the word was {found} (a defect)"),
+        })
     }
 
     /// From the call to the completion.

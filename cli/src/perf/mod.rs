@@ -1,7 +1,8 @@
 //! `oikaze perf`: how fast, between nodes 0 and 1 of a job.
 //!
 //! Latency is that of one way: half of a ping and its pong (for put: half of a put and the answering put, each seen by polling
-//! memory, as `ucp_put_lat` does), or from call to completion where one side only acts (put-done, get, fetch-add, barrier).
+//! memory, as `ucp_put_lat` does), or from call to completion where one side only acts (put-done, get, fetch-add,
+//! compare-swap, barrier).
 //! Throughput is measured with several operations in flight, walking through memory that no cache holds.
 
 mod exchange;
@@ -30,6 +31,8 @@ pub enum Test {
     Message,
     /// Add to a word of the peer's memory, old value back: from call to completion
     FetchAdd,
+    /// Replace a word of the peer's memory that is as expected, old value back: from call to completion
+    CompareSwap,
     /// All nodes wait for each other: from call to completion
     Barrier,
     /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each of them alone
@@ -68,7 +71,7 @@ impl MessageClass {
     }
 }
 
-/// Measure put, get, message, fetch-add or barrier between the nodes of a job
+/// Measure put, get, message, atomics or barrier between the nodes of a job
 ///
 /// Inside a job (`oikaze run -n 2 --hosts a,b -- oikaze perf put`) it measures between node 0 and node 1; called alone it
 /// starts two nodes on this machine.
