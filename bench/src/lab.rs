@@ -1,7 +1,8 @@
 //! Two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode unless asked otherwise.
 //!
 //! Wire mode switches segmentation off at both ends, so that every datagram and every TCP segment is really formed, as on
-//! a cable; in mode *whole* veth passes 64 KiB buffers uncut, which no cable does.
+//! a cable; in mode *whole* veth passes 64 KiB buffers uncut, which no cable does. Where two nodes of one machine are measured, there
+//! are no namespaces, only a core for each.
 //!
 //! The lab is removed by a process of its own, the janitor, when the bench ends, however it ends: it waits for the end of a
 //! pipe that the bench holds. It also keeps a second bench away, by a lock.
@@ -19,6 +20,8 @@ use crate::error::{Error, Tried};
 
 /// The peers' addresses, in the order of [`HOSTS`].
 pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+/// Two names of this machine, so that a launcher can tell its nodes apart.
+const ADDRESSES_HERE: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 /// The host where clients run, and launchers.
 pub const CLIENT: usize = 0;
 /// The host where servers run.
@@ -57,13 +60,57 @@ impl WireMode {
     }
 }
 
+/// Where it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Between two hosts.
+    Wire {
+        /// Of the wire.
+        mtu: u16,
+        /// What it does with large buffers.
+        mode: WireMode,
+    },
+    /// Between two processes of this machine, each on a core of its own.
+    Here,
+}
+
+impl Place {
+    /// Of its wire.
+    pub fn wire(self) -> Option<(u16, WireMode)> {
+        match self {
+            Self::Wire { mtu, mode } => Some((mtu, mode)),
+            Self::Here => None,
+        }
+    }
+
+    /// Of its wire; the largest if there is none.
+    pub fn mtu(self) -> u16 {
+        self.wire().map_or(u16::MAX, |(mtu, _)| mtu)
+    }
+
+    /// Where the two ends are reached.
+    pub fn addresses(self) -> [&'static str; 2] {
+        match self {
+            Self::Wire { .. } => ADDRESSES,
+            Self::Here => ADDRESSES_HERE,
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Wire { mtu, .. } => write!(f, "mtu {mtu}"),
+            Self::Here => f.write_str("one machine"),
+        }
+    }
+}
+
 /// The lab; removed when dropped.
 pub struct Lab {
     janitor: Child,
-    /// What it was set up with.
-    pub mtu: u16,
-    /// What it was set up with.
-    pub mode: WireMode,
+    /// What it was set up as.
+    pub place: Place,
 }
 
 impl Lab {
@@ -71,11 +118,13 @@ impl Lab {
     ///
     /// # Errors
     /// No root, a missing tool, another bench at work.
-    pub fn up(mtu: u16, mode: WireMode) -> Result<Self, Error> {
+    pub fn up(place: Place) -> Result<Self, Error> {
+        let lab = || Ok::<_, Error>(Self { janitor: hire_janitor()?, place });
+        let Some((mtu, mode)) = place.wire() else { return lab() };
         if !rustix::process::geteuid().is_root() {
             return Err(Error::new("making two hosts of network namespaces needs root; run the bench as root (sudo -E)"));
         }
-        let lab = Self { janitor: hire_janitor()?, mtu, mode };
+        let lab = lab()?;
         remove()?;
         for host in HOSTS {
             tool("ip", &["netns", "add", host])?;
@@ -99,7 +148,10 @@ impl Lab {
 
     /// A command on host 0 or 1, on a core of its own, within a time limit.
     pub fn on(&self, host: usize, limit: Duration, program: impl Into<OsString>) -> Command {
-        let mut command = prefixed(host, limit);
+        let mut command = match self.place {
+            Place::Wire { .. } => in_namespace(host, limit),
+            Place::Here => limited(host, limit),
+        };
         command.arg(program.into());
         command
     }
@@ -124,13 +176,24 @@ fn wait_for_link(host: &str, device: &str) -> Result<(), Error> {
     Err(Error::new(format!("device {device} on {host} was set up, but did not come up within {LINK_PATIENCE:?}")))
 }
 
-/// `ip netns exec HOST timeout LIMIT taskset -c CORE`, to be continued.
-fn prefixed(host: usize, limit: Duration) -> Command {
-    let limit = limit.as_secs().to_string();
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", HOSTS[host % HOSTS.len()], "timeout", "--kill-after=1", &limit, "taskset", "-c"]);
-    command.arg((host % HOSTS.len()).to_string());
+/// `timeout LIMIT taskset -c CORE`, to be continued.
+fn limited(host: usize, limit: Duration) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(limits(host, limit));
     command
+}
+
+/// `ip netns exec HOST timeout LIMIT taskset -c CORE`, to be continued.
+fn in_namespace(host: usize, limit: Duration) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", HOSTS[host % HOSTS.len()], "timeout"]).args(limits(host, limit));
+    command
+}
+
+/// What `timeout` is told, up to the program.
+fn limits(host: usize, limit: Duration) -> [String; 5] {
+    let core = (host % HOSTS.len()).to_string();
+    ["--kill-after=1".to_owned(), limit.as_secs().to_string(), "taskset".to_owned(), "-c".to_owned(), core]
 }
 
 /// Becomes a shell that runs `command` on the host with this address: for a launcher, in place of ssh.
@@ -138,10 +201,13 @@ fn prefixed(host: usize, limit: Duration) -> Command {
 /// # Errors
 /// No such host, or the shell cannot be started.
 pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
-    let host = ADDRESSES.iter().position(|&host| host == address);
-    let host = host.ok_or_else(|| Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and "))))?;
-    let why = prefixed(host, NODE_LIMIT).args(["sh", "-c"]).arg(command.join(std::ffi::OsStr::new(" "))).exec();
-    Err(Error::io("starting `ip netns exec` (package iproute2)", &why))
+    let among = |addresses: [&str; 2]| addresses.iter().position(|&host| host == address);
+    let in_lab = among(ADDRESSES).map(|host| in_namespace(host, NODE_LIMIT));
+    let entered = in_lab.or_else(|| among(ADDRESSES_HERE).map(|host| limited(host, NODE_LIMIT)));
+    let mut entered =
+        entered.ok_or_else(|| Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and "))))?;
+    let why = entered.args(["sh", "-c"]).arg(command.join(std::ffi::OsStr::new(" "))).exec();
+    Err(Error::io(format!("starting {:?} (packages iproute2, coreutils)", entered.get_program()), &why))
 }
 
 /// Starts the janitor, in a process group of its own so that a terminal's Ctrl-C does not reach it.

@@ -11,6 +11,9 @@ mod papers;
 mod peers;
 mod process;
 mod record;
+mod remote;
+mod shm;
+mod suite;
 mod wind;
 
 use std::process::ExitCode;
@@ -28,7 +31,11 @@ struct Options {
 #[derive(Subcommand)]
 enum What {
     /// The transport: latency, bandwidth, rate, and what they cost, beside bare UDP, plain TCP, UCX and libfabric.
-    Wind(wind::Run),
+    Wind(suite::WireRun),
+    /// Remote memory: get, atomics, blocks, queues, beside UCX.
+    Remote(suite::WireRun),
+    /// Two processes of one machine, beside UCX through shared memory.
+    Shm(suite::Run),
     /// Figures of the papers that this comes from, measured again: paper 004, throughput by size.
     Papers(papers::Run),
     /// One end of a floor (started by the bench itself).
@@ -57,7 +64,9 @@ enum What {
 
 fn main() -> ExitCode {
     let result = match Options::parse().what {
-        What::Wind(run) => wind::bench(&run),
+        What::Wind(run) => wind::SUITE.on_wires(&run),
+        What::Remote(run) => remote::SUITE.on_wires(&run),
+        What::Shm(run) => shm::SUITE.here(&run),
         What::Floor(role) => peers::floor::play(&role),
         What::Papers(run) => papers::bench(&run),
         What::Tcp(role) => peers::tcp::play(&role),

@@ -24,10 +24,23 @@ pub struct Record {
     pub unit: &'static str,
     /// Each round.
     pub rounds: Vec<f64>,
-    /// Of the wire.
-    pub mtu: u16,
-    /// `wire`: every datagram and segment is really formed; `whole`: the kernel may pass larger buffers.
-    pub mode: &'static str,
+    /// Of the wire, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
+    /// Of a wire: `wire`: every datagram and segment is really formed; `whole`: the kernel may pass larger buffers. Elsewhere what the
+    /// bench says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<&'static str>,
+    /// Busy threads of a process, where that matters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+}
+
+impl Record {
+    /// What was measured, whoever did it.
+    fn what(&self) -> impl PartialEq {
+        (self.case, self.size, self.mtu, self.mode, self.threads)
+    }
 }
 
 /// The middle one, or the mean of the middle two.
@@ -63,15 +76,14 @@ pub fn table(records: &[Record], floor: &str) -> String {
         "case", "size", "mtu", "system", "value", "unit", "× floor"
     );
     for record in records {
-        let same = |other: &&Record| (other.case, other.size, other.mtu) == (record.case, record.size, record.mtu);
-        let base = records.iter().filter(same).find(|other| other.system == floor);
+        let base = records.iter().find(|other| other.system == floor && other.what() == record.what());
         let ratio = base.map_or_else(|| "-".to_owned(), |base| format!("{:.2}", record.value / base.value));
         let (low, high) = record.rounds.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &r| (low.min(r), high.max(r)));
         text += &format!(
             "{:<16}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   {} to {}\n",
             record.case,
             record.size,
-            record.mtu,
+            record.mtu.map_or_else(|| "-".to_owned(), |mtu| mtu.to_string()),
             record.system,
             three_digits(record.value),
             record.unit,
@@ -96,6 +108,15 @@ pub fn three_digits(value: f64) -> String {
 }
 
 #[cfg(test)]
+impl Record {
+    /// For tests, which change what matters to them.
+    pub fn example(case: &'static str, size: usize) -> Self {
+        let (mtu, mode) = (Some(9000), Some("wire"));
+        Self { bench: "wind", case, size, system: "oikaze", value: 1.0, unit: "us", rounds: vec![1.0], mtu, mode, threads: None }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -114,17 +135,7 @@ mod tests {
 
     #[test]
     fn the_table_compares_with_the_floor_of_the_same_case() {
-        let record = |case, system, value, mtu| Record {
-            bench: "wind",
-            case,
-            size: 8,
-            system,
-            value,
-            unit: "us",
-            rounds: vec![value],
-            mtu,
-            mode: "wire",
-        };
+        let record = |case, system, value, mtu| Record { system, value, mtu: Some(mtu), ..Record::example(case, 8) };
         let records = [record("a", "floor", 2.0, 9000), record("a", "other", 5.0, 9000), record("a", "other", 7.0, 1500)];
         let table = table(&records, "floor");
         let ratios: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6)).collect();

@@ -12,13 +12,13 @@ use serde_json::json;
 use super::Run;
 use super::plot::{Line, Plot};
 use crate::error::{Error, Tried};
-use crate::lab::{Lab, WireMode};
+use crate::lab::{Lab, Place, WireMode};
 use crate::peers::oikaze::Oikaze;
 use crate::peers::tcp::Tcp;
 use crate::peers::{Effort, System, udp};
 use crate::record::{Record, median, table, write_lines};
-use crate::wind::case::{Case, Test};
-use crate::wind::{machine, warn_if_busy};
+use crate::suite::case::{Case, Test};
+use crate::suite::{machine, warn_if_busy};
 
 /// As in the paper's table 2 (the largest is what a datagram holds).
 const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, udp::LARGEST];
@@ -44,7 +44,7 @@ pub fn throughput(run: &Run) -> Result<(), Error> {
     warn_if_busy();
     let sizes: &[usize] = if run.quick { &QUICK_SIZES } else { &SIZES };
     let mut records = blank(sizes);
-    let lab = Lab::up(MTU, WireMode::Wire)?;
+    let lab = Lab::up(Place::Wire { mtu: MTU, mode: WireMode::Wire })?;
     for round in 1..=run.rounds {
         eprintln!("paper 004, round {round} of {}", run.rounds);
         for &size in sizes {
@@ -72,8 +72,9 @@ fn blank(sizes: &[usize]) -> Vec<Record> {
         value: 0.0,
         unit: "GB/s",
         rounds: Vec::new(),
-        mtu: MTU,
-        mode: WireMode::Wire.name(),
+        mtu: Some(MTU),
+        mode: Some(WireMode::Wire.name()),
+        threads: None,
     };
     sizes.iter().flat_map(|&size| SYSTEMS.map(|system| record(size, system))).collect()
 }

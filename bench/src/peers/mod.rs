@@ -10,7 +10,7 @@ pub mod udp;
 
 use crate::error::Error;
 use crate::lab::Lab;
-use crate::wind::case::{Case, Figure};
+use crate::suite::case::{Case, Figure};
 
 /// How much is done in one measurement.
 #[derive(Clone, Copy, Debug)]
@@ -66,17 +66,28 @@ pub trait System {
     }
 }
 
-/// All of them, floors first.
-pub const ALL: [&dyn System; 8] = [
+/// Those that are measured between two hosts, floors first.
+pub const WIRE: [&dyn System; 8] = [
     &floor::Floor { checked: false },
     &floor::Floor { checked: true },
     &tcp::Tcp,
-    &ucx::Ucx,
+    &ucx::Ucx::TCP,
     &ofi::Ofi::TCP,
     &ofi::Ofi::UDP,
     &oikaze::Oikaze { checked: true, class: "ordered" },
     &oikaze::Oikaze { checked: false, class: "ordered" },
 ];
+
+/// Those that are measured between two processes of one machine.
+pub const HERE: [&dyn System; 2] = [&ucx::Ucx::SHARED, &oikaze::Oikaze { checked: true, class: "ordered" }];
+
+/// The names of all.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = WIRE.iter().chain(&HERE).map(|system| system.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
 
 /// A program of a peer, found or not.
 fn installed(program: &str, version: &str, package: &str, system: &str) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use super::{Effort, Found, System, installed};
 use crate::error::Error;
 use crate::lab::{ADDRESSES, Lab};
 use crate::process::{Ready, pair};
-use crate::wind::case::{Case, Figure, Test};
+use crate::suite::case::{Case, Figure, Test};
 
 const PROGRAM: &str = "fi_pingpong";
 /// Where its server listens for the client's first word.

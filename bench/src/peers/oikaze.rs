@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
-use crate::lab::{ADDRESSES, CLIENT, Lab, SERVER};
+use crate::lab::{CLIENT, Lab, SERVER};
 use crate::process::{alone, during};
-use crate::wind::case::{Case, Figure, Test};
+use crate::suite::case::{Case, Figure, Test};
 use crate::wind::flood;
 
 /// No measurement takes longer.
@@ -73,6 +73,13 @@ fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
         Test::MessageBandwidth => ("message", throughput(volume.max(4 * case.size))),
         Test::MessageRate => ("message", throughput(operations as usize * case.size)),
         Test::Processor | Test::Flood => ("put", throughput(costly)),
+        Test::GetLatency => ("get", latency),
+        Test::GetBandwidth => ("get", throughput(volume.max(4 * case.size))),
+        Test::FetchAdd => ("fetch-add", latency),
+        Test::CompareSwap => ("compare-swap", latency),
+        Test::Strided => ("block", throughput(volume.max(4 * case.size))),
+        Test::Accumulate => ("accumulate", throughput(volume.max(4 * case.size))),
+        Test::Fifo => ("fifo", throughput(operations as usize * case.size)),
         Test::Mixed => ("mixed", vec!["--iterations".into(), exchanges.to_string(), "--volume".into(), volume.to_string()]),
     };
     let mut arguments = vec!["perf".to_owned(), test.into(), "--json".into(), "--size".into(), case.size.to_string()];
@@ -96,6 +103,13 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
         Test::Processor => vec![(Figure::Cpu, line.processor_seconds_per_gib?)],
         // Which of its three figures that is, its caller knows.
         Test::Flood => vec![(Figure::FloodBw, line.bandwidth_gbs?)],
+        Test::GetLatency => vec![(Figure::GetLat, line.latency_us?)],
+        Test::GetBandwidth => vec![(Figure::GetBw, line.bandwidth_gbs?)],
+        Test::FetchAdd => vec![(Figure::FetchAdd, line.latency_us?)],
+        Test::CompareSwap => vec![(Figure::CompareSwap, line.latency_us?)],
+        Test::Strided => vec![(Figure::Strided, line.bandwidth_gbs?)],
+        Test::Accumulate => vec![(Figure::Accumulate, line.bandwidth_gbs?)],
+        Test::Fifo => vec![(Figure::Fifo, line.per_second? / 1e6)],
         Test::Passive => vec![(Figure::Passive, line.latency_us?), (Figure::PassiveDriven, reference?.latency_us?)],
         Test::Mixed => vec![
             (Figure::MixedLat, line.latency_us?),
@@ -123,7 +137,11 @@ impl System for Oikaze {
 
     fn is_quick(&self, case: Case) -> bool {
         // A checksum of few bytes is not what anybody waits for.
-        self.checked || matches!(case.test, Test::PutBandwidth | Test::MessageBandwidth | Test::Processor)
+        self.checked
+            || matches!(
+                case.test,
+                Test::PutBandwidth | Test::MessageBandwidth | Test::Processor | Test::GetBandwidth | Test::Strided
+            )
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
@@ -147,7 +165,9 @@ impl Oikaze {
         let checksum = if self.checked { "full" } else { "header" };
         let mut command = lab.on(0, LIMIT, &oikaze);
         command.env("OIKAZE_RSH", format!("{} enter", me.display()));
-        command.args(["run", "--no-prefix", "--checksum", checksum, "--hosts", &ADDRESSES.join(","), "--"]).arg(oikaze);
+        command
+            .args(["run", "--no-prefix", "--checksum", checksum, "--hosts", &lab.place.addresses().join(","), "--"])
+            .arg(oikaze);
         command.args(arguments(case, effort, self.class));
         let printed = alone(command)?;
         let line =

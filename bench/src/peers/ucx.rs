@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Effort, Found, System, installed};
 use crate::error::Error;
-use crate::lab::{ADDRESSES, Lab};
+use crate::lab::Lab;
 use crate::process::{Ready, pair};
-use crate::wind::case::{Case, Figure, Test};
+use crate::suite::case::{Case, Figure, Test};
 
 const PROGRAM: &str = "ucx_perftest";
 /// What its server says, once it listens.
@@ -14,8 +14,18 @@ const READY: &str = "Waiting for connection";
 /// No measurement takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// UCX over TCP.
-pub struct Ucx;
+/// UCX.
+pub struct Ucx {
+    name: &'static str,
+    transports: &'static str,
+}
+
+impl Ucx {
+    /// Over TCP.
+    pub const TCP: Self = Self { name: "ucx-tcp", transports: "tcp" };
+    /// Through memory of one machine.
+    pub const SHARED: Self = Self { name: "ucx-shm", transports: "shm" };
+}
 
 /// What `ucx_perftest` is asked for, and how often.
 fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
@@ -27,6 +37,12 @@ fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
         Test::PutBandwidth => ("ucp_put_bw", times),
         Test::MessageBandwidth => ("tag_bw", times),
         Test::MessageRate => ("tag_bw", effort.operations as usize),
+        Test::GetLatency => ("ucp_get", effort.exchanges as usize),
+        Test::GetBandwidth => ("ucp_get", times),
+        Test::FetchAdd => ("ucp_fadd", effort.exchanges as usize),
+        Test::CompareSwap => ("ucp_cswap", effort.exchanges as usize),
+        // It has neither blocks of rows nor arrays nor queues.
+        Test::Strided | Test::Accumulate | Test::Fifo => return None,
         // It does not tell when a put is complete, what it costs, nor does it mix or compute.
         Test::PutDone | Test::Mixed | Test::Passive | Test::Processor | Test::Flood => return None,
     })
@@ -34,7 +50,7 @@ fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
 
 impl System for Ucx {
     fn name(&self) -> &'static str {
-        "ucx-tcp"
+        self.name
     }
 
     fn present(&self) -> Result<(), Error> {
@@ -47,12 +63,12 @@ impl System for Ucx {
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         let (test, times) = arguments(case, effort).ok_or_else(|| Error::new("ucx_perftest has no such case"))?;
-        let [_, server] = ADDRESSES;
+        let [_, server] = lab.place.addresses();
         let mut listening = lab.on(1, LIMIT, "stdbuf");
-        listening.args(["-oL", PROGRAM]).env("UCX_TLS", "tcp");
+        listening.args(["-oL", PROGRAM]).env("UCX_TLS", self.transports);
         let mut asking = lab.on(0, LIMIT, PROGRAM);
         asking.args([server, "-t", test, "-s", &case.size.to_string(), "-n", &times.to_string()]);
-        asking.args(["-w", &(times / 10).max(1).to_string(), "-f", "-v"]).env("UCX_TLS", "tcp");
+        asking.args(["-w", &(times / 10).max(1).to_string(), "-f", "-v"]).env("UCX_TLS", self.transports);
         let printed = pair(listening, Ready::Says(READY), asking)?;
         let strange = || Error::new(format!("{PROGRAM} printed other columns than expected: {}", printed.trim()));
         let row = Row::parse(&printed).ok_or_else(strange)?;
@@ -61,13 +77,17 @@ impl System for Ucx {
             Test::PutLatency => (Figure::PutLat, row.latency_us),
             Test::PutBandwidth => (Figure::PutBw, gigabytes),
             Test::MessageBandwidth => (Figure::MessageBw, gigabytes),
+            Test::GetLatency => (Figure::GetLat, row.latency_us),
+            Test::GetBandwidth => (Figure::GetBw, gigabytes),
+            Test::FetchAdd => (Figure::FetchAdd, row.latency_us),
+            Test::CompareSwap => (Figure::CompareSwap, row.latency_us),
             Test::MessageRate => (Figure::MessageRate, row.messages_per_second / 1e6),
             _ => (Figure::MessageLat, row.latency_us),
         }])
     }
 
     fn note(&self) -> Option<&'static str> {
-        Some("ucx-tcp: its own ucx_perftest, which reuses one buffer and so runs hot. Messages are tag-matched.")
+        Some("ucx-tcp, ucx-shm: its own ucx_perftest, which reuses one buffer and so runs hot. Messages are tag-matched.")
     }
 }
 

@@ -1,50 +1,14 @@
-//! What Wind is to reach, beside what this run has found. Told, never asserted: the machine decides.
+//! What Wind is to reach.
 
-use crate::record::{Record, median, three_digits};
-
-/// How a ratio is to be.
-#[derive(Clone, Copy)]
-enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-/// Figures of one run, by name.
-struct Figures<'a>(&'a [Record]);
-
-impl Figures<'_> {
-    fn of(&self, case: &str, size: usize, mtu: u16, system: &str) -> Option<&Record> {
-        let same = |record: &&Record| (record.case, record.size, record.mtu, record.system) == (case, size, mtu, system);
-        self.0.iter().find(same)
-    }
-}
-
-/// What was found.
-#[derive(Clone, Copy)]
-struct Found {
-    value: f64,
-    /// Of a ratio: the median of the rounds' own ratios. A machine that is now fast and now slow is so for a whole round, most often.
-    by_round: Option<f64>,
-}
-
-impl Found {
-    fn value(record: Option<&Record>) -> Option<Found> {
-        Some(Found { value: record?.value, by_round: None })
-    }
-
-    /// One over another, if both were measured.
-    fn ratio((one, other): (Option<&Record>, Option<&Record>)) -> Option<Found> {
-        let (one, other) = (one?, other?);
-        let rounds: Vec<f64> = one.rounds.iter().zip(&other.rounds).map(|(one, other)| one / other).collect();
-        Some(Found { value: one.value / other.value, by_round: median(&rounds) })
-    }
-}
+use crate::suite::case::MIB;
+use crate::suite::goals::{Bound, Figures, Found, Goal};
 
 const SMALL: usize = 8;
-const MIB: usize = 1 << 20;
 
-/// One goal: in words, what was found, and the bound.
-type Goal = (String, Option<Found>, Bound);
+/// All of them.
+pub fn goals(figures: &Figures<'_>) -> Vec<Goal> {
+    [latency(figures), bandwidth(figures), rate(figures), together(figures)].concat()
+}
 
 fn latency(figures: &Figures<'_>) -> Vec<Goal> {
     let small = |case: &str, system: &str| figures.of(case, SMALL, 9000, system);
@@ -112,58 +76,4 @@ fn together(figures: &Figures<'_>) -> Vec<Goal> {
         goals.push((format!("cpu 1 MiB, {system} / tcp"), ratio, Bound::AtMost(1.0)));
     }
     goals
-}
-
-/// A line for each goal of which this run has measured both sides; nothing if there is none.
-pub fn table(records: &[Record]) -> String {
-    let figures = Figures(records);
-    let goals = [latency(&figures), bandwidth(&figures), rate(&figures), together(&figures)].concat();
-    let lines: Vec<String> = goals
-        .into_iter()
-        .filter_map(|(what, found, bound)| {
-            let found = found?;
-            let (sign, bound, reached) = match bound {
-                Bound::AtMost(bound) => ("≤", bound, found.value <= bound),
-                Bound::AtLeast(bound) => ("≥", bound, found.value >= bound),
-            };
-            let verdict = if reached { "reached" } else { "not yet" };
-            let (found, by_round) = (three_digits(found.value), found.by_round.map(three_digits).unwrap_or_default());
-            Some(format!("{what:<58}{found:>9}{by_round:>10}   {sign} {bound:<5} {verdict}\n"))
-        })
-        .collect();
-    if lines.is_empty() {
-        String::new()
-    } else {
-        format!("\n{:<58}{:>9}{:>10}   goal\n{}", "goal", "found", "by round", lines.concat())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(case: &'static str, size: usize, system: &'static str, value: f64) -> Record {
-        Record { bench: "wind", case, size, system, value, unit: "us", rounds: vec![value], mtu: 9000, mode: "wire" }
-    }
-
-    #[test]
-    fn only_what_was_measured_is_compared() {
-        assert_eq!(table(&[]), "");
-        let records = [
-            record("message_lat", 8, "oikaze", 3.0),
-            record("message_lat", 8, "ucx-tcp", 6.0),
-            record("put_lat", 8, "ucx-tcp", 5.0),
-            record("put_bw", 1 << 20, "oikaze", 3.0),
-        ];
-        let table = table(&records);
-        let lines: Vec<&str> = table.lines().skip(2).collect();
-        assert_eq!(lines.len(), 1, "{table}");
-        assert!(lines[0].contains("0.600     0.600   ≤ 0.6") && lines[0].ends_with("reached"), "{table}");
-    }
-
-    #[test]
-    fn goals_missed_are_said() {
-        let records = [record("message_rate", 8, "oikaze", 1.0), record("message_rate", 8, "ucx-tcp", 0.5)];
-        assert_eq!(table(&records).matches("not yet").count(), 2);
-    }
 }

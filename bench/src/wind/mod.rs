@@ -1,181 +1,33 @@
-//! The transport, beside its peers: all systems in turn, round after round, so that what disturbs the machine disturbs all.
+//! The transport, beside its peers.
 
-pub mod case;
 pub mod flood;
 mod goals;
 
-use std::path::PathBuf;
-use std::time::Instant;
+use crate::peers::WIRE;
+use crate::suite::Suite;
+use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 
-use clap::Args;
-use clap::builder::PossibleValuesParser;
+/// Latency, bandwidth, rate, and what they cost.
+pub const SUITE: Suite = Suite { name: "wind", cases: &CASES, systems: &WIRE, floor: "floor-udp", goals: goals::goals };
 
-use self::case::{Case, Figure, chosen};
-use crate::error::Error;
-use crate::lab::{Lab, WireMode};
-use crate::peers::{ALL, Effort, System};
-use crate::record::{Record, median, table, write_lines};
-
-/// How the bench is run.
-#[derive(Args)]
-pub struct Run {
-    /// Smaller volumes and fewer sizes: four minutes instead of half an hour.
-    #[arg(long)]
-    quick: bool,
-    /// Alternating rounds; the median is reported.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
-    rounds: u32,
-    /// Only these cases; repeated, or several separated by commas.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    case: Vec<Figure>,
-    /// Only these sizes, in bytes.
-    #[arg(long, value_delimiter = ',')]
-    size: Vec<usize>,
-    /// MTU of the wire.
-    #[arg(long, value_delimiter = ',', default_values_t = [9000, 1500], value_parser = clap::value_parser!(u16).range(1500..=9000))]
-    mtu: Vec<u16>,
-    /// What the wire does with large buffers.
-    #[arg(long, value_enum, default_value_t = WireMode::Wire)]
-    mode: WireMode,
-    /// Only these systems.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    system: Vec<String>,
-    /// Leaves systems out.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    without: Vec<String>,
-    /// Writes the JSON lines to this file instead of standard output.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
-
-/// Of all systems.
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(ALL.map(System::name))
-}
-
-impl Run {
-    fn systems(&self) -> Vec<&'static dyn System> {
-        let named = |list: &[String], system: &dyn System| list.iter().any(|name| name == system.name());
-        let wanted = |system: &&dyn System| self.system.is_empty() || named(&self.system, *system);
-        ALL.into_iter().filter(wanted).filter(|system| !named(&self.without, *system)).collect()
-    }
-}
-
-/// Runs the bench.
-///
-/// # Errors
-/// No root; a peer that is missing, with its package. A system that fails in a case is left out there and noted; if it is Oikaze, that
-/// is an error once all others have been measured and told.
-pub fn bench(run: &Run) -> Result<(), Error> {
-    let systems = run.systems();
-    systems.iter().try_for_each(|system| system.present())?;
-    warn_if_busy();
-    let (mut records, mut failures) = (Vec::new(), Vec::new());
-    for &mtu in &run.mtu {
-        let cases = chosen(&run.case, &run.size, mtu, run.quick);
-        if cases.iter().any(|&case| systems.iter().any(|&system| takes_part(run, system, case))) {
-            let lab = Lab::up(mtu, run.mode)?;
-            records.extend(on_one_wire(&lab, run, &systems, &cases, &mut failures));
-        }
-    }
-    if records.is_empty() && failures.is_empty() {
-        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
-    }
-    write_lines(&records, run.json.as_deref())?;
-    print!("{}", table(&records, "floor-udp"));
-    print!("{}", goals::table(&records));
-    println!("\nWhat these figures are:\n- {}", machine());
-    systems.iter().filter_map(|system| system.note()).for_each(|note| println!("- {note}"));
-    failures.iter().for_each(|failure| println!("- left out: {failure}"));
-    match failures.iter().find(|failure| failure.starts_with("oikaze")) {
-        Some(failure) => Err(Error::new(failure.clone())),
-        None => Ok(()),
-    }
-}
-
-/// Where it was measured.
-pub fn machine() -> String {
-    let file = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".into());
-    let cpus = file("/proc/cpuinfo");
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |pair| pair.1);
-    let (kernel, control) = (file("/proc/sys/kernel/osrelease"), file("/proc/sys/net/ipv4/tcp_congestion_control"));
-    format!("Processor {model}, Linux {kernel}, one core for each host; the kernel's TCP uses {control}.")
-}
-
-/// The systems need both cores for themselves.
-pub fn warn_if_busy() {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    if let Some(load) = load.split_whitespace().next().and_then(|load| load.parse::<f32>().ok()).filter(|&load| load > 0.5) {
-        eprintln!("warning: the machine is busy (load {load}); the figures will be worth little");
-    }
-}
-
-/// One system's part in one case, over all rounds.
-struct Series {
-    case: Case,
-    system: &'static dyn System,
-    records: Vec<Record>,
-    failed: bool,
-}
-
-/// Has it such a case, and is it asked for by name or worth while in a quick bench?
-fn takes_part(run: &Run, system: &dyn System, case: Case) -> bool {
-    system.has(case) && (!run.quick || !run.system.is_empty() || system.is_quick(case))
-}
-
-/// All rounds on one wire.
-fn on_one_wire(lab: &Lab, run: &Run, systems: &[&'static dyn System], cases: &[Case], failures: &mut Vec<String>) -> Vec<Record> {
-    let effort = if run.quick { Effort::QUICK } else { Effort::THOROUGH };
-    let mut series: Vec<Series> = cases
-        .iter()
-        .flat_map(|&case| systems.iter().filter(move |system| takes_part(run, **system, case)).map(move |&system| (case, system)))
-        .map(|(case, system)| Series { case, system, records: Vec::new(), failed: false })
-        .collect();
-    let begun = Instant::now();
-    for round in 1..=run.rounds {
-        eprintln!("mtu {}, round {round} of {} ({:.0} s)", lab.mtu, run.rounds, begun.elapsed().as_secs_f64());
-        for one in series.iter_mut().filter(|one| !one.failed) {
-            if let Err(why) = one.measure(lab, effort) {
-                let (test, size, system) = (one.case.test, one.case.size, one.system.name());
-                let failure = format!("{system}: {test:?} of {size} bytes, round {round}, mtu {}: {why}", lab.mtu);
-                eprintln!("warning: {failure}");
-                failures.push(failure);
-                one.failed = true;
-            }
-        }
-    }
-    // With its rounds incomplete, a median would come from other minutes than those of the others.
-    let complete = series.into_iter().filter(|one| !one.failed).flat_map(|one| one.records);
-    complete.filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record })).collect()
-}
-
-impl Series {
-    /// One round; a failure is tried once more.
-    fn measure(&mut self, lab: &Lab, effort: Effort) -> Result<(), Error> {
-        let measured = self.system.measure(lab, self.case, effort);
-        let found = measured.or_else(|_| self.system.measure(lab, self.case, effort))?;
-        for (figure, value) in found {
-            let known = self.records.iter().position(|record| record.case == figure.name());
-            let at = known.unwrap_or_else(|| {
-                self.records.push(self.record(lab, figure));
-                self.records.len() - 1
-            });
-            self.records[at].rounds.push(value);
-        }
-        Ok(())
-    }
-
-    fn record(&self, lab: &Lab, figure: Figure) -> Record {
-        Record {
-            bench: "wind",
-            case: figure.name(),
-            size: self.case.size,
-            system: self.system.name(),
-            value: 0.0,
-            unit: figure.unit(),
-            rounds: Vec::new(),
-            mtu: lab.mtu,
-            mode: lab.mode.name(),
-        }
-    }
-}
+const CASES: [Choice; 19] = [
+    (Test::MessageLatency, 8, Quick::Everywhere),
+    (Test::MessageLatency, 4 * KIB, Quick::Jumbo),
+    (Test::PutLatency, 8, Quick::Jumbo),
+    (Test::PutLatency, 4 * KIB, Quick::Jumbo),
+    (Test::PutDone, 8, Quick::Jumbo),
+    (Test::PutDone, 4 * KIB, Quick::Never),
+    (Test::PutBandwidth, 64 * KIB, Quick::Never),
+    (Test::PutBandwidth, MIB, Quick::Everywhere),
+    (Test::PutBandwidth, 64 * MIB, Quick::Never),
+    (Test::MessageBandwidth, 64 * KIB, Quick::Never),
+    (Test::MessageBandwidth, MIB, Quick::Everywhere),
+    (Test::MessageBandwidth, 64 * MIB, Quick::Never),
+    (Test::MessageRate, 8, Quick::Jumbo),
+    (Test::MessageRate, 64, Quick::Never),
+    (Test::Mixed, 8, Quick::Jumbo),
+    (Test::Passive, 8, Quick::Jumbo),
+    (Test::Processor, MIB, Quick::Jumbo),
+    (Test::Processor, 64 * KIB, Quick::Never),
+    (Test::Flood, MIB, Quick::Jumbo),
+];

@@ -10,7 +10,7 @@ use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, CLIENT, Lab, SERVER};
 use crate::process::{own, say_ready};
-use crate::wind::case::{Case, Figure, Test};
+use crate::suite::case::{Case, Figure, Test};
 
 const PORT: u16 = 7100;
 /// Mebibytes of memory that bandwidth is measured over: no cache holds them.
@@ -104,7 +104,7 @@ fn latency(lab: &Lab, size: usize, exchanges: u32) -> Result<f64, Error> {
 
 /// Rate at which cold memory is moved, in GB/s; with `crc`, each datagram's CRC32C is computed at both ends.
 fn bandwidth(lab: &Lab, effort: Effort, crc: bool) -> Result<f64, Error> {
-    let payload = if lab.mtu >= 9000 { "8192" } else { "1366" };
+    let payload = if lab.place.mtu() >= 9000 { "8192" } else { "1366" };
     let mut arguments: Vec<String> =
         ["--payload", payload, "--mebibytes", &WALKED.to_string(), "--repetitions"].map(str::to_owned).into();
     arguments.push((effort.volume / (WALKED << 20)).max(1).to_string());

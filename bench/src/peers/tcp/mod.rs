@@ -10,7 +10,7 @@ use super::{Effort, Found, System};
 use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, Lab, SERVER};
 use crate::process::{own, say_ready};
-use crate::wind::case::{Case, Figure, Test};
+use crate::suite::case::{Case, Figure, Test};
 
 const PORT: u16 = 7101;
 /// Nothing heard for so long: the other end is gone.

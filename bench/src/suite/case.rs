@@ -1,4 +1,4 @@
-//! What is measured: the cases of the bench, their sizes and their figures.
+//! What is measured: the cases of the benches, their sizes and their figures.
 
 use clap::ValueEnum;
 
@@ -15,6 +15,13 @@ pub enum Test {
     Passive,
     Processor,
     Flood,
+    GetLatency,
+    GetBandwidth,
+    FetchAdd,
+    CompareSwap,
+    Strided,
+    Accumulate,
+    Fifo,
 }
 
 /// What comes out: one number, under a name of its own.
@@ -55,6 +62,20 @@ pub enum Figure {
     FloodElsewhereBw,
     /// The same without a flood.
     FloodAloneBw,
+    /// A get, from the call to its completion.
+    GetLat,
+    /// Gets in flight, walking through cold memory.
+    GetBw,
+    /// A fetch-add of a word, from the call until its old value is known.
+    FetchAdd,
+    /// A compare-and-swap of a word, the same.
+    CompareSwap,
+    /// Puts of blocks of rows in flight, walking through cold memory; the size is that of a block's payload.
+    Strided,
+    /// Doubles added to arrays in flight.
+    Accumulate,
+    /// Elements pushed into a queue of another node, a second, from two nodes.
+    Fifo,
 }
 
 impl Figure {
@@ -78,6 +99,13 @@ impl Figure {
             Self::FloodBw => "flood_bw",
             Self::FloodElsewhereBw => "flood_elsewhere_bw",
             Self::FloodAloneBw => "flood_alone_bw",
+            Self::GetLat => "get_lat",
+            Self::GetBw => "get_bw",
+            Self::FetchAdd => "fetch_add",
+            Self::CompareSwap => "compare_swap",
+            Self::Strided => "strided",
+            Self::Accumulate => "accumulate",
+            Self::Fifo => "fifo",
         }
     }
 
@@ -86,7 +114,8 @@ impl Figure {
         match self {
             Self::PutBw | Self::MessageBw | Self::MixedBw | Self::MixedAloneBw => "GB/s",
             Self::FloodBw | Self::FloodElsewhereBw | Self::FloodAloneBw => "GB/s",
-            Self::MessageRate => "M/s",
+            Self::GetBw | Self::Strided | Self::Accumulate => "GB/s",
+            Self::MessageRate | Self::Fifo => "M/s",
             Self::Cpu => "s/GiB",
             _ => "us",
         }
@@ -105,6 +134,13 @@ impl Figure {
             Self::Passive | Self::PassiveDriven => Test::Passive,
             Self::Cpu => Test::Processor,
             Self::FloodBw | Self::FloodElsewhereBw | Self::FloodAloneBw => Test::Flood,
+            Self::GetLat => Test::GetLatency,
+            Self::GetBw => Test::GetBandwidth,
+            Self::FetchAdd => Test::FetchAdd,
+            Self::CompareSwap => Test::CompareSwap,
+            Self::Strided => Test::Strided,
+            Self::Accumulate => Test::Accumulate,
+            Self::Fifo => Test::Fifo,
         }
     }
 }
@@ -117,35 +153,15 @@ pub struct Case {
     pub size: usize,
 }
 
-const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
+pub const KIB: usize = 1 << 10;
+pub const MIB: usize = 1 << 20;
 
-/// All cases; the flag says whether a quick bench has it, and on which wires.
-const ALL: [(Test, usize, Quick); 19] = [
-    (Test::MessageLatency, 8, Quick::Everywhere),
-    (Test::MessageLatency, 4 * KIB, Quick::Jumbo),
-    (Test::PutLatency, 8, Quick::Jumbo),
-    (Test::PutLatency, 4 * KIB, Quick::Jumbo),
-    (Test::PutDone, 8, Quick::Jumbo),
-    (Test::PutDone, 4 * KIB, Quick::Never),
-    (Test::PutBandwidth, 64 * KIB, Quick::Never),
-    (Test::PutBandwidth, MIB, Quick::Everywhere),
-    (Test::PutBandwidth, 64 * MIB, Quick::Never),
-    (Test::MessageBandwidth, 64 * KIB, Quick::Never),
-    (Test::MessageBandwidth, MIB, Quick::Everywhere),
-    (Test::MessageBandwidth, 64 * MIB, Quick::Never),
-    (Test::MessageRate, 8, Quick::Jumbo),
-    (Test::MessageRate, 64, Quick::Never),
-    (Test::Mixed, 8, Quick::Jumbo),
-    (Test::Passive, 8, Quick::Jumbo),
-    (Test::Processor, MIB, Quick::Jumbo),
-    (Test::Processor, 64 * KIB, Quick::Never),
-    (Test::Flood, MIB, Quick::Jumbo),
-];
+/// A test, a size in bytes, and whether a quick bench has it.
+pub type Choice = (Test, usize, Quick);
 
 /// On which wires a quick bench has a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quick {
+pub enum Quick {
     Everywhere,
     /// Only with jumbo frames.
     Jumbo,
@@ -153,8 +169,8 @@ enum Quick {
     Never,
 }
 
-/// The cases to be run on a wire: those of these figures and sizes, of all if there are none.
-pub fn chosen(figures: &[Figure], sizes: &[usize], mtu: u16, quick: bool) -> Vec<Case> {
+/// Of all cases those to be run on a wire: of these figures and sizes, of all if there are none.
+pub fn chosen(all: &[Choice], figures: &[Figure], sizes: &[usize], mtu: u16, quick: bool) -> Vec<Case> {
     let asked = !figures.is_empty();
     let wanted = |test| !asked || figures.iter().any(|figure| figure.test() == test);
     let by_quick = |choice| match choice {
@@ -162,7 +178,7 @@ pub fn chosen(figures: &[Figure], sizes: &[usize], mtu: u16, quick: bool) -> Vec
         Quick::Jumbo => mtu > 1500 || asked,
         Quick::Never => !sizes.is_empty(),
     };
-    let cases = ALL.iter().filter(|&&(test, size, choice)| {
+    let cases = all.iter().filter(|&&(test, size, choice)| {
         wanted(test) && (sizes.is_empty() || sizes.contains(&size)) && (!quick || by_quick(choice))
     });
     cases.map(|&(test, size, _)| Case { test, size }).collect()
@@ -181,11 +197,16 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_run() {
-        let of = |figures: &[Figure], sizes: &[usize], mtu, quick| chosen(figures, sizes, mtu, quick).len();
-        assert_eq!(of(&[], &[], 9000, false), ALL.len());
-        assert_eq!(of(&[], &[], 1500, true), 3);
+        let all = [
+            (Test::MessageLatency, 8, Quick::Everywhere),
+            (Test::PutBandwidth, 64 * MIB, Quick::Never),
+            (Test::Mixed, 8, Quick::Jumbo),
+        ];
+        let of = |figures: &[Figure], sizes: &[usize], mtu, quick| chosen(&all, figures, sizes, mtu, quick).len();
+        assert_eq!(of(&[], &[], 9000, false), all.len());
+        assert_eq!(of(&[], &[], 1500, true), 1);
         assert_eq!(of(&[Figure::MixedLatP99, Figure::MixedBw], &[], 9000, true), 1);
         assert_eq!(of(&[Figure::MixedLat], &[], 1500, true), 1);
-        assert_eq!(chosen(&[Figure::PutBw], &[64 << 20], 9000, true), [Case { test: Test::PutBandwidth, size: 64 << 20 }]);
+        assert_eq!(chosen(&all, &[Figure::PutBw], &[64 * MIB], 9000, true), [Case { test: Test::PutBandwidth, size: 64 * MIB }]);
     }
 }

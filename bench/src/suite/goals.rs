@@ -1,0 +1,115 @@
+//! What a bench is to reach, beside what this run has found. Told, never asserted: the machine decides.
+
+use crate::record::{Record, median, three_digits};
+
+/// How a ratio is to be.
+#[derive(Clone, Copy)]
+pub enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// Figures of one run, by name.
+pub struct Figures<'a>(pub &'a [Record]);
+
+impl Figures<'_> {
+    /// On a wire of this MTU; of no wire if it is 0.
+    pub fn of(&self, case: &str, size: usize, mtu: u16, system: &str) -> Option<&Record> {
+        let same =
+            |record: &&Record| (record.case, record.size, record.mtu.unwrap_or(0), record.system) == (case, size, mtu, system);
+        self.0.iter().find(same)
+    }
+}
+
+/// What was found.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// The figure, or the ratio of two medians.
+    pub value: f64,
+    /// Of a ratio: the median of the rounds' own ratios. A machine that is now fast and now slow is so for a whole round, most often.
+    by_round: Option<f64>,
+}
+
+impl Found {
+    /// A figure as it is.
+    pub fn value(record: Option<&Record>) -> Option<Found> {
+        Some(Found { value: record?.value, by_round: None })
+    }
+
+    /// One over another, if both were measured.
+    pub fn ratio((one, other): (Option<&Record>, Option<&Record>)) -> Option<Found> {
+        let (one, other) = (one?, other?);
+        let rounds: Vec<f64> = one.rounds.iter().zip(&other.rounds).map(|(one, other)| one / other).collect();
+        Some(Found { value: one.value / other.value, by_round: median(&rounds) })
+    }
+
+    /// The same, `times` as large.
+    pub fn times(self, times: f64) -> Found {
+        Found { value: self.value * times, by_round: self.by_round.map(|ratio| ratio * times) }
+    }
+}
+
+/// One goal: in words, what was found, and the bound.
+pub type Goal = (String, Option<Found>, Bound);
+
+/// A line for each goal of which this run has measured both sides; nothing if there is none.
+pub fn table(goals: Vec<Goal>) -> String {
+    let lines: Vec<String> = goals
+        .into_iter()
+        .filter_map(|(what, found, bound)| {
+            let found = found?;
+            let (sign, bound, reached) = match bound {
+                Bound::AtMost(bound) => ("≤", bound, found.value <= bound),
+                Bound::AtLeast(bound) => ("≥", bound, found.value >= bound),
+            };
+            let verdict = if reached { "reached" } else { "not yet" };
+            let (found, by_round) = (three_digits(found.value), found.by_round.map(three_digits).unwrap_or_default());
+            Some(format!("{what:<58}{found:>9}{by_round:>10}   {sign} {bound:<5} {verdict}\n"))
+        })
+        .collect();
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("\n{:<58}{:>9}{:>10}   goal\n{}", "goal", "found", "by round", lines.concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(system: &'static str, value: f64, rounds: &[f64]) -> Record {
+        Record { system, value, rounds: rounds.into(), ..Record::example("put_lat", 8) }
+    }
+
+    #[test]
+    fn only_what_was_measured_is_told() {
+        assert_eq!(table(Vec::new()), "");
+        let (one, other) = (record("oikaze", 3.0, &[3.0, 2.0, 4.0]), record("ucx-tcp", 6.0, &[6.0, 6.0, 6.0]));
+        let goals = vec![
+            ("half".into(), Found::ratio((Some(&one), Some(&other))), Bound::AtMost(0.6)),
+            ("missing".into(), Found::ratio((Some(&one), None)), Bound::AtMost(0.6)),
+        ];
+        let table = table(goals);
+        let lines: Vec<&str> = table.lines().skip(2).collect();
+        assert_eq!(lines.len(), 1, "{table}");
+        assert!(lines[0].contains("0.500     0.500   ≤ 0.6") && lines[0].ends_with("reached"), "{table}");
+    }
+
+    #[test]
+    fn goals_missed_are_said() {
+        let one = record("oikaze", 1.0, &[1.0]);
+        let goals = vec![("rate".into(), Found::value(Some(&one)), Bound::AtLeast(2.4))];
+        assert!(table(goals).contains("not yet"));
+    }
+
+    #[test]
+    fn figures_are_found_by_wire() {
+        let here = Record { mtu: None, mode: None, ..record("oikaze", 1.0, &[1.0]) };
+        let records = [here, record("oikaze", 2.0, &[2.0])];
+        let figures = Figures(&records);
+        assert_eq!(figures.of("put_lat", 8, 0, "oikaze").map(|record| record.value), Some(1.0));
+        assert_eq!(figures.of("put_lat", 8, 9000, "oikaze").map(|record| record.value), Some(2.0));
+        assert!(figures.of("put_lat", 8, 1500, "oikaze").is_none());
+    }
+}

@@ -1,0 +1,232 @@
+//! One bench: its systems in turn, case after case and round after round, so that what disturbs the machine disturbs all.
+
+pub mod case;
+pub mod goals;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use self::case::{Case, Choice, Figure, chosen};
+use self::goals::{Figures, Goal};
+use crate::error::Error;
+use crate::lab::{Lab, Place, WireMode};
+use crate::peers::{Effort, System};
+use crate::record::{Record, median, table, write_lines};
+
+/// A bench.
+pub struct Suite {
+    /// As on the command line and in the records.
+    pub name: &'static str,
+    /// All its cases.
+    pub cases: &'static [Choice],
+    /// Who takes part.
+    pub systems: &'static [&'static dyn System],
+    /// The system that the table compares with.
+    pub floor: &'static str,
+    /// What is to be reached.
+    pub goals: fn(&Figures<'_>) -> Vec<Goal>,
+}
+
+/// How a bench is run.
+#[derive(Args)]
+pub struct Run {
+    /// Smaller volumes and fewer sizes: a few minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Alternating rounds; the median is reported.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
+    rounds: u32,
+    /// Only these cases; repeated, or several separated by commas.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    case: Vec<Figure>,
+    /// Only these sizes, in bytes.
+    #[arg(long, value_delimiter = ',')]
+    size: Vec<usize>,
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    system: Vec<String>,
+    /// Leaves systems out.
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    without: Vec<String>,
+    /// Writes the JSON lines to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// How a bench between two hosts is run.
+#[derive(Args)]
+pub struct WireRun {
+    #[command(flatten)]
+    run: Run,
+    /// MTU of the wire.
+    #[arg(long, value_delimiter = ',', default_values_t = [9000, 1500], value_parser = clap::value_parser!(u16).range(1500..=9000))]
+    mtu: Vec<u16>,
+    /// What the wire does with large buffers.
+    #[arg(long, value_enum, default_value_t = WireMode::Wire)]
+    mode: WireMode,
+}
+
+/// Of all systems.
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(crate::peers::names())
+}
+
+impl Run {
+    fn systems(&self, suite: &Suite) -> Vec<&'static dyn System> {
+        let named = |list: &[String], system: &dyn System| list.iter().any(|name| name == system.name());
+        let wanted = |system: &&dyn System| self.system.is_empty() || named(&self.system, *system);
+        suite.systems.iter().copied().filter(wanted).filter(|system| !named(&self.without, *system)).collect()
+    }
+}
+
+impl Suite {
+    /// Runs it between two hosts, on one wire after another.
+    ///
+    /// # Errors
+    /// As [`Suite::bench`]; no root.
+    pub fn on_wires(&self, run: &WireRun) -> Result<(), Error> {
+        let places: Vec<Place> = run.mtu.iter().map(|&mtu| Place::Wire { mtu, mode: run.mode }).collect();
+        self.bench(&run.run, &places)
+    }
+
+    /// Runs it between two processes of this machine.
+    ///
+    /// # Errors
+    /// As [`Suite::bench`].
+    pub fn here(&self, run: &Run) -> Result<(), Error> {
+        self.bench(run, &[Place::Here])
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A peer that is missing, with its package. A system that fails in a case is left out there and noted; if it is Oikaze, that
+    /// is an error once all others have been measured and told.
+    fn bench(&self, run: &Run, places: &[Place]) -> Result<(), Error> {
+        let systems = run.systems(self);
+        systems.iter().try_for_each(|system| system.present())?;
+        warn_if_busy();
+        let (mut records, mut failures) = (Vec::new(), Vec::new());
+        for &place in places {
+            let cases = chosen(self.cases, &run.case, &run.size, place.mtu(), run.quick);
+            if cases.iter().any(|&case| systems.iter().any(|&system| takes_part(run, system, case))) {
+                let lab = Lab::up(place)?;
+                records.extend(self.in_lab(&lab, run, &systems, &cases, &mut failures));
+            }
+        }
+        if records.is_empty() && failures.is_empty() {
+            return Err(Error::new("none of these systems has such a case; `--help` lists both"));
+        }
+        write_lines(&records, run.json.as_deref())?;
+        print!("{}", table(&records, self.floor));
+        print!("{}", goals::table((self.goals)(&Figures(&records))));
+        println!("\nWhat these figures are:\n- {}", machine());
+        systems.iter().filter_map(|system| system.note()).for_each(|note| println!("- {note}"));
+        failures.iter().for_each(|failure| println!("- left out: {failure}"));
+        match failures.iter().find(|failure| failure.starts_with("oikaze")) {
+            Some(failure) => Err(Error::new(failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// All rounds in one place.
+    fn in_lab(
+        &self,
+        lab: &Lab,
+        run: &Run,
+        systems: &[&'static dyn System],
+        cases: &[Case],
+        failures: &mut Vec<String>,
+    ) -> Vec<Record> {
+        let effort = if run.quick { Effort::QUICK } else { Effort::THOROUGH };
+        let mut series: Vec<Series> = cases
+            .iter()
+            .flat_map(|&case| {
+                systems.iter().filter(move |system| takes_part(run, **system, case)).map(move |&system| (case, system))
+            })
+            .map(|(case, system)| Series { bench: self.name, case, system, records: Vec::new(), failed: false })
+            .collect();
+        let begun = Instant::now();
+        for round in 1..=run.rounds {
+            eprintln!("{}, round {round} of {} ({:.0} s)", lab.place, run.rounds, begun.elapsed().as_secs_f64());
+            for one in series.iter_mut().filter(|one| !one.failed) {
+                if let Err(why) = one.measure(lab, effort) {
+                    let (test, size, system) = (one.case.test, one.case.size, one.system.name());
+                    let failure = format!("{system}: {test:?} of {size} bytes, round {round}, {}: {why}", lab.place);
+                    eprintln!("warning: {failure}");
+                    failures.push(failure);
+                    one.failed = true;
+                }
+            }
+        }
+        // With its rounds incomplete, a median would come from other minutes than those of the others.
+        let complete = series.into_iter().filter(|one| !one.failed).flat_map(|one| one.records);
+        complete.filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record })).collect()
+    }
+}
+
+/// Where it was measured.
+pub fn machine() -> String {
+    let file = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".into());
+    let cpus = file("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |pair| pair.1);
+    let (kernel, control) = (file("/proc/sys/kernel/osrelease"), file("/proc/sys/net/ipv4/tcp_congestion_control"));
+    format!("Processor {model}, Linux {kernel}, one core for each host; the kernel's TCP uses {control}.")
+}
+
+/// The systems need both cores for themselves.
+pub fn warn_if_busy() {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    if let Some(load) = load.split_whitespace().next().and_then(|load| load.parse::<f32>().ok()).filter(|&load| load > 0.5) {
+        eprintln!("warning: the machine is busy (load {load}); the figures will be worth little");
+    }
+}
+
+/// One system's part in one case, over all rounds.
+struct Series {
+    bench: &'static str,
+    case: Case,
+    system: &'static dyn System,
+    records: Vec<Record>,
+    failed: bool,
+}
+
+/// Has it such a case, and is it asked for by name or worth while in a quick bench?
+fn takes_part(run: &Run, system: &dyn System, case: Case) -> bool {
+    system.has(case) && (!run.quick || !run.system.is_empty() || system.is_quick(case))
+}
+
+impl Series {
+    /// One round; a failure is tried once more.
+    fn measure(&mut self, lab: &Lab, effort: Effort) -> Result<(), Error> {
+        let measured = self.system.measure(lab, self.case, effort);
+        let found = measured.or_else(|_| self.system.measure(lab, self.case, effort))?;
+        for (figure, value) in found {
+            let known = self.records.iter().position(|record| record.case == figure.name());
+            let at = known.unwrap_or_else(|| {
+                self.records.push(self.record(lab, figure));
+                self.records.len() - 1
+            });
+            self.records[at].rounds.push(value);
+        }
+        Ok(())
+    }
+
+    fn record(&self, lab: &Lab, figure: Figure) -> Record {
+        Record {
+            bench: self.bench,
+            case: figure.name(),
+            size: self.case.size,
+            system: self.system.name(),
+            value: 0.0,
+            unit: figure.unit(),
+            rounds: Vec::new(),
+            mtu: lab.place.wire().map(|(mtu, _)| mtu),
+            mode: lab.place.wire().map(|(_, mode)| mode.name()),
+            threads: None,
+        }
+    }
+}
