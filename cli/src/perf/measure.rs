@@ -116,7 +116,9 @@ fn walked(perf: &Perf) -> usize {
     match perf.test {
         Test::Mixed => COLD,
         Test::Put | Test::Get | Test::Message if perf.wants(Half::Throughput) => {
-            if perf.size >= COLD_FROM {
+            if perf.hot {
+                perf.size.max(COLD_FROM)
+            } else if perf.size >= COLD_FROM {
                 COLD.max(2 * perf.size)
             } else {
                 COLD_FROM

@@ -100,6 +100,9 @@ pub struct Perf {
     /// Measure one half only, of tests that have both
     #[arg(long, value_enum)]
     only: Option<Half>,
+    /// Use the same memory again and again, which caches then hold, instead of walking through more than they do
+    #[arg(long)]
+    hot: bool,
     /// One JSON object on a line instead of a table
     #[arg(long)]
     json: bool,
