@@ -40,11 +40,11 @@ impl Memory for Regions {
         into.copy_from_slice(&self.0[region as usize][range]);
         true
     }
-    fn atomic(&mut self, region: u32, offset: u64, _: AtomicOp) -> Result<u64, Refusal> {
-        if offset % 8 != 0 {
+    fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
+        if offset % op.width().bytes() != 0 {
             return Err(Refusal::Misaligned);
         }
-        self.range(region, offset, 8).map(|_| 7).ok_or(Refusal::OutOfBounds)
+        self.range(region, offset, op.width().bytes()).map(|_| 7).ok_or(Refusal::OutOfBounds)
     }
 }
 

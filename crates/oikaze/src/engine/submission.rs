@@ -55,10 +55,12 @@ pub enum Request {
         at: Rank,
         /// Which region.
         key: u64,
-        /// Bytes from its start; a multiple of 8.
+        /// Bytes from its start; a multiple of the word's width.
         offset: u64,
         /// What.
         op: AtomicOp,
+        /// Does somebody want the value before? Else it is done when it is acknowledged.
+        fetch: bool,
     },
     /// Find a region that a peer has published.
     Lookup {

@@ -100,7 +100,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (to, message) = match request {
             Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
             Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
-            Request::Atomic { at, key, offset, op } => (at, rma.atomic(at, key, offset, op, token)),
+            Request::Atomic { at, key, offset, op, fetch: true } => (at, rma.atomic(at, key, offset, op, token)),
+            Request::Atomic { at, key, offset, op, fetch: false } => (at, Ok(Rma::change(key, offset, op, token))),
             Request::Lookup { at, name } => (at, rma.lookup(at, &name, token)),
             Request::Send { to, class, tag, body } => (to, Rma::user(class, tag, body, token)),
             Request::Declare(declaration) => {

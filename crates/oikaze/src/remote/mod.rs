@@ -8,6 +8,7 @@ mod words;
 
 pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
+pub use words::RemoteWord;
 
 use crate::engine::{Keep, Request, Value};
 use crate::node::Node;

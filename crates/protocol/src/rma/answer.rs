@@ -76,7 +76,7 @@ impl Rma {
     /// The old value of a word.
     pub(super) fn deliver_old(&mut self, from: Rank, id: TicketId, old: u64) -> Result<(), Refusal> {
         match self.asked(from, id)? {
-            Asked::Old => self.succeed(Token(id.token), Value::Old(old)),
+            Asked::Old(width) if old & !width.mask() == 0 => self.succeed(Token(id.token), Value::Old(old)),
             _ => return Err(self.bad_answer(from, id)),
         }
         Ok(())

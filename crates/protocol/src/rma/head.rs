@@ -127,7 +127,7 @@ pub enum Operation {
         /// Bytes.
         len: u64,
     },
-    /// Change a word, tell me what it was.
+    /// Change a word; tell me what it was, if I wait for that.
     Atomic {
         /// To be named in the answer; [`TicketId::NONE`]: no answer.
         ticket: TicketId,
@@ -183,10 +183,6 @@ pub enum Operation {
     },
 }
 
-const FETCH_ADD: u8 = 1;
-const COMPARE_SWAP: u8 = 2;
-const SWAP: u8 = 3;
-
 /// The longest head of this layer: an atomic.
 const LONGEST: usize = 1 + 16 + 8 + 8 + 1 + 8 + 8;
 const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind carries");
@@ -203,12 +199,8 @@ impl Operation {
             }
             Operation::Get { ticket, key, offset, len } => out.kind(Kind::Get).ticket(ticket).word(key).word(offset).word(len),
             Operation::Atomic { ticket, key, offset, op } => {
-                let (code, first, second) = match op {
-                    AtomicOp::FetchAdd(add) => (FETCH_ADD, add, 0),
-                    AtomicOp::CompareSwap { expected, new } => (COMPARE_SWAP, expected, new),
-                    AtomicOp::Swap(new) => (SWAP, new, 0),
-                };
-                out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(code).word(first).word(second)
+                let (number, first, second) = op.encode();
+                out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(number).word(first).word(second)
             }
             Operation::Lookup { ticket } => out.kind(Kind::Lookup).ticket(ticket),
             Operation::User { tag } => out.kind(Kind::User).word(tag),
@@ -313,12 +305,6 @@ impl Reader<'_> {
         (ticket.serial != 0 || ticket == TicketId::NONE).then_some(ticket)
     }
     fn atomic(&mut self) -> Option<AtomicOp> {
-        let (code, first, second) = (self.byte()?, self.word()?, self.word()?);
-        match (code, second) {
-            (FETCH_ADD, 0) => Some(AtomicOp::FetchAdd(first)),
-            (COMPARE_SWAP, new) => Some(AtomicOp::CompareSwap { expected: first, new }),
-            (SWAP, 0) => Some(AtomicOp::Swap(first)),
-            _ => None,
-        }
+        AtomicOp::decode(self.byte()?, self.word()?, self.word()?)
     }
 }

@@ -9,11 +9,13 @@
 //! |---|---|---|
 //! | put, put with signal | head + data | Wind has the acknowledgement, which the peer sends after it has placed (and signalled) |
 //! | get | head, then an answer with data | the answer has been delivered into the destination |
-//! | atomic | head, then an answer with the old value | the answer has been delivered |
+//! | atomic, fetching | head, then an answer with the old value | the answer has been delivered |
+//! | atomic, not fetching | head | Wind has the acknowledgement |
 //! | lookup | head + name, then an answer | the answer has been delivered |
 //! | user message | head + data | Wind has the acknowledgement |
 
 mod answer;
+mod atomic;
 mod event;
 mod head;
 mod memory;
@@ -22,9 +24,10 @@ mod request;
 mod serve;
 mod ticket;
 
+pub use atomic::{AtomicOp, Change, Width, Word};
 pub use event::{RmaError, RmaEvent, Value};
 pub use head::{Kind, Operation, Published, Signal, TicketId, kind, places};
-pub use memory::{AtomicOp, Memory, Rights};
+pub use memory::{Memory, Rights};
 
 use crate::Rank;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};

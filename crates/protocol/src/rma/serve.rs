@@ -1,6 +1,6 @@
 //! The target: what peers ask of this node's memory. Everything here came from a network (MEM-9.2).
 
-use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer};
+use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer, Width};
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
@@ -136,8 +136,10 @@ impl Rma {
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
         // All that can refuse comes before the change: a refused atomic has not happened (MEM-5.3).
-        self.room_for_answer(from)?;
-        let region = locate_word(key, offset, memory)?;
+        if ticket != TicketId::NONE {
+            self.room_for_answer(from)?;
+        }
+        let region = locate_word(key, offset, op.width(), memory)?;
         let mut old = memory.atomic(region, offset, op)?;
         if planted(Bug::RepeatAtomic) {
             old = memory.atomic(region, offset, op)?;
@@ -191,15 +193,15 @@ impl Put {
     fn check(&self, memory: &impl Memory) -> Result<u32, Refusal> {
         let region = memory.locate(self.key, self.offset, self.len, Rights::WRITE)?;
         if let Some(signal) = self.signal {
-            locate_word(signal.key, signal.offset, memory)?;
+            locate_word(signal.key, signal.offset, Width::W64, memory)?;
         }
         Ok(region)
     }
 
     fn raise(&self, memory: &mut impl Memory) -> Result<(), Refusal> {
         if let Some(signal) = self.signal {
-            let region = locate_word(signal.key, signal.offset, memory)?;
-            memory.atomic(region, signal.offset, AtomicOp::FetchAdd(signal.add))?;
+            let region = locate_word(signal.key, signal.offset, Width::W64, memory)?;
+            memory.atomic(region, signal.offset, AtomicOp::add(signal.add))?;
         }
         Ok(())
     }
@@ -220,9 +222,9 @@ fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memor
 }
 
 /// The region of an aligned word that peers may change.
-fn locate_word(key: u64, offset: u64, memory: &impl Memory) -> Result<u32, Refusal> {
-    let region = memory.locate(key, offset, 8, Rights::ATOMIC)?;
-    if offset.is_multiple_of(8) { Ok(region) } else { Err(Refusal::Misaligned) }
+fn locate_word(key: u64, offset: u64, width: Width, memory: &impl Memory) -> Result<u32, Refusal> {
+    let region = memory.locate(key, offset, width.bytes(), Rights::ATOMIC)?;
+    if offset.is_multiple_of(width.bytes()) { Ok(region) } else { Err(Refusal::Misaligned) }
 }
 
 fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<Body, Refusal> {

@@ -1,7 +1,7 @@
 //! Requests that wait for an answer (MEM-4).
 
-use super::RmaError;
 use super::head::TicketId;
+use super::{RmaError, Width};
 use crate::Rank;
 use crate::limits::TICKETS_MAX;
 use crate::wind::{Segment, Token};
@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 pub(super) enum Asked {
     /// Bytes for this place.
     Data(Segment),
-    /// The old value of a word.
-    Old,
+    /// The old value of a word of this width.
+    Old(Width),
     /// The region of this name.
     Name(String),
 }

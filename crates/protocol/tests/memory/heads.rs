@@ -1,5 +1,6 @@
 //! Heads: MEM-2.
 
+use super::world::any_atomic;
 use oikaze_protocol::limits::HEAD_MAX;
 use oikaze_protocol::rma::{AtomicOp, Kind, Operation, Published, Rights, Signal, TicketId, kind};
 use oikaze_protocol::wind::Refusal;
@@ -7,14 +8,6 @@ use proptest::prelude::*;
 
 fn ticket() -> impl Strategy<Value = TicketId> {
     (any::<u64>(), 1..=u64::MAX).prop_map(|(token, serial)| TicketId { token, serial })
-}
-
-fn atomic() -> impl Strategy<Value = AtomicOp> {
-    prop_oneof![
-        any::<u64>().prop_map(AtomicOp::FetchAdd),
-        any::<(u64, u64)>().prop_map(|(expected, new)| AtomicOp::CompareSwap { expected, new }),
-        any::<u64>().prop_map(AtomicOp::Swap),
-    ]
 }
 
 fn signal() -> impl Strategy<Value = Option<Signal>> {
@@ -25,7 +18,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         (any::<(u64, u64)>(), signal()).prop_map(|((key, offset), signal)| Operation::Put { key, offset, signal }),
         (ticket(), any::<(u64, u64, u64)>()).prop_map(|(ticket, (key, offset, len))| Operation::Get { ticket, key, offset, len }),
-        (prop_oneof![ticket(), Just(TicketId::NONE)], any::<(u64, u64)>(), atomic())
+        (prop_oneof![ticket(), Just(TicketId::NONE)], any::<(u64, u64)>(), any_atomic())
             .prop_map(|(ticket, (key, offset), op)| Operation::Atomic { ticket, key, offset, op }),
         ticket().prop_map(|ticket| Operation::Lookup { ticket }),
         any::<u64>().prop_map(|tag| Operation::User { tag }),
@@ -90,9 +83,23 @@ fn a_put_on_the_wire() {
 #[test]
 fn bits_that_mean_nothing_are_malformed() {
     let ticket = TicketId { token: 1, serial: 1 };
-    let mut head = Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::FetchAdd(1) }.encode();
+    let mut head = Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::add(1u64) }.encode();
     *head.last_mut().unwrap() = 1;
     assert_eq!(Operation::decode(&head), None, "the second word of a fetch-add");
+
+    let mut head = Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::compare_swap(1u32, 2) }.encode();
+    let at = head.len() - 16;
+    for operand in [at, at + 8] {
+        head[operand + 4] = 1;
+        assert_eq!(Operation::decode(&head), None, "more than 32 bits of an operand");
+        head[operand + 4] = 0;
+    }
+    for number in [0, 11, 0x80, 0x8B] {
+        head[at - 1] = number;
+        assert_eq!(Operation::decode(&head), None, "operation {number}");
+    }
+    head[at - 1] = 0x82;
+    assert!(Operation::decode(&head).is_some());
 
     let published = Published { key: 1, len: 1, rights: Rights::ALL };
     let mut head = Operation::Found { ticket, published }.encode();
