@@ -4,9 +4,8 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze_protocol::block::Block;
-use oikaze_protocol::rma::{AtomicOp, Destination, Memory, Operation, Rights, Rma};
-use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Rows, Segment, Token};
+use oikaze_protocol::rma::{AtomicOp, Memory, Operation, Rights, Rma};
+use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Segment, Token};
 
 const LEN: u64 = 256;
 
@@ -41,11 +40,11 @@ impl Memory for Regions {
         into.copy_from_slice(&self.0[region as usize][range]);
         true
     }
-    fn atomic(&mut self, region: u32, offset: u64, _: AtomicOp) -> Result<u64, Refusal> {
-        if offset % 8 != 0 {
+    fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
+        if offset % op.width().bytes() != 0 {
             return Err(Refusal::Misaligned);
         }
-        self.range(region, offset, 8).map(|_| 7).ok_or(Refusal::OutOfBounds)
+        self.range(region, offset, op.width().bytes()).map(|_| 7).ok_or(Refusal::OutOfBounds)
     }
 }
 
@@ -62,10 +61,6 @@ fuzz_target!(|input: &[u8]| {
     let mut rma = Rma::new();
     let into = Segment { region: 0, offset: 0, len: 64 };
     let get = rma.get(1, 1, 0, into, Token(5)).expect("a sound request");
-    assert!(Operation::decode(&get.head).is_some());
-    // Rows of the region that may be written, of which every second byte is not theirs.
-    let rows = Rows { region: 0, block: Block::new(128, 1).rows(32, 2) };
-    let get = rma.get_block(2, 1, Block::new(0, 32), Destination::Rows(rows.into()), Token(6)).expect("a sound request");
     assert!(Operation::decode(&get.head).is_some());
     let (mut input, mut number) = (input, 0);
     while let Some((form, head, body, rest)) = message(input) {

@@ -139,7 +139,9 @@ fn advice(failure: &Failure) -> &'static str {
         Failure::Remote(RmaError::Refused(Refusal::UnknownKey)) => ". Ask the peer for the region again, by its name",
         Failure::Remote(RmaError::Refused(Refusal::OutOfBounds)) => ". See the region's length: RemoteRegion::len",
         Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => ". Its owner decides, when it publishes the region",
-        Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => ". Use an offset that is a multiple of 8",
+        Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => {
+            ". Use an offset that is a multiple of 8 (of 4 for words of 32 bits)"
+        }
         Failure::PeerLost { .. } => {
             ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \
              that only stalls needs a longer OIKAZE_FAILURE_TIME"

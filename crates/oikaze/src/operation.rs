@@ -4,6 +4,7 @@ use crate::engine::{Completion, Value};
 use crate::node::Node;
 use crate::{Error, Result};
 use oikaze_protocol::Rank;
+use oikaze_protocol::rma::Word;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -21,14 +22,19 @@ impl Outcome for () {
     }
 }
 
-impl Outcome for u64 {
-    fn from_value(value: Value) -> Option<u64> {
-        match value {
-            Value::Word(word) => Some(word),
-            _ => None,
-        }
-    }
+macro_rules! outcome {
+    ($($word:ty),*) => {
+        $(impl Outcome for $word {
+            fn from_value(value: Value) -> Option<$word> {
+                match value {
+                    Value::Word(word) => Some(Word::from_bits(word)),
+                    _ => None,
+                }
+            }
+        })*
+    };
 }
+outcome!(u32, i32, u64, i64);
 
 /// What an operation is, in words; put together only when somebody wants to read it.
 #[derive(Clone, Debug)]

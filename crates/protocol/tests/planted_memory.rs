@@ -35,7 +35,7 @@ fn signal_overtakes(len: usize) -> bool {
 fn atomic_repeats() -> bool {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 8);
-    let message = world.nodes[0].rma.atomic(1, 5, 0, AtomicOp::FetchAdd(1), T).unwrap();
+    let message = world.nodes[0].rma.atomic(1, 5, 0, AtomicOp::add(1u64), T).unwrap();
     world.post(0, 1, message);
     world.run(1);
     world.nodes[1].memory.word(slot, 0) != 1

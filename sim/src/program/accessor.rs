@@ -323,7 +323,8 @@ impl Accessor {
         known.asked += 1;
         known.sum = known.sum.wrapping_add(add);
         let key = self.key(target, "words");
-        Some((Doing::Add { word, add }, Request::Atomic { at: target, key, offset: word, op: AtomicOp::FetchAdd(add) }))
+        let fetch = self.random.chance(0.6);
+        Some((Doing::Add { word, add, fetch }, Request::Atomic { at: target, key, offset: word, op: AtomicOp::add(add), fetch }))
     }
 
     fn exchange(&mut self, context: &mut Context<'_>, target: Rank) -> Option<(Doing, Request)> {
@@ -333,9 +334,9 @@ impl Accessor {
         let seen = context.oracle.memory.value(target, word);
         let expected = self.random.chance(0.7).then_some(seen);
         context.oracle.memory.word(target, word).tried.insert(new);
-        let op = expected.map_or(AtomicOp::Swap(new), |expected| AtomicOp::CompareSwap { expected, new });
+        let op = expected.map_or(AtomicOp::swap(new), |expected| AtomicOp::compare_swap(expected, new));
         let key = self.key(target, "words");
-        Some((Doing::Exchange { word, expected, new }, Request::Atomic { at: target, key, offset: word, op }))
+        Some((Doing::Exchange { word, expected, new }, Request::Atomic { at: target, key, offset: word, op, fetch: true }))
     }
 
     fn nonsense(&mut self, target: Rank) -> Option<(Doing, Request)> {
@@ -344,7 +345,7 @@ impl Accessor {
         let closed = self.key(target, "closed");
         let end = self.target(target).found.get("arena").map_or(0, |published| published.len);
         let put = |key, offset| Request::Put { to: target, key, offset, body: body(), signal: None };
-        let add = |key, offset| Request::Atomic { at: target, key, offset, op: AtomicOp::FetchAdd(1) };
+        let add = |key, offset| Request::Atomic { at: target, key, offset, op: AtomicOp::add(1u64), fetch: true };
         let (refusal, request) = match self.random.below(7) {
             0 => (Refusal::UnknownKey, put(1, 0)),
             1 => (Refusal::NotPermitted, put(fixed, 0)),

@@ -40,6 +40,8 @@ pub enum Doing {
         word: u64,
         /// How much.
         add: u64,
+        /// Is the value before wanted?
+        fetch: bool,
     },
     /// Put another value into a word.
     Exchange {
@@ -94,7 +96,7 @@ impl Doing {
             Doing::LookupNothing => "lookup of nothing".to_owned(),
             Doing::Put { range, signal, tell, .. } => format!("put to {range:?} signal {signal:?} tell {tell:?}"),
             Doing::Get { expected, range } => format!("get of {} bytes from {range:?}", expected.len()),
-            Doing::Add { word, add } => format!("add of {add} to word {word}"),
+            Doing::Add { word, add, fetch } => format!("add of {add} to word {word}, fetching {fetch}"),
             Doing::Exchange { word, expected, new } => format!("exchange of word {word} from {expected:?} to {new}"),
             Doing::Nonsense(refusal) => format!("what must be refused ({refusal:?})"),
         }
@@ -114,7 +116,8 @@ impl Doing {
                 true => Ok(()),
                 false => Err(format!("{} brought other bytes from node {target} than are there", self.name())),
             },
-            (Doing::Add { word, add }, Value::Word(old)) => added(oracle, target, *word, *add, *old),
+            (Doing::Add { word, add, fetch: true }, Value::Word(old)) => added(oracle, target, *word, *add, *old),
+            (Doing::Add { fetch: false, .. }, Value::Done) => Ok(()),
             (Doing::Exchange { word, expected, new }, Value::Word(old)) => {
                 exchanged(oracle, target, *word, *expected, *new, *old)
             }

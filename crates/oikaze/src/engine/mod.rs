@@ -26,7 +26,6 @@ pub mod submission;
 mod submit;
 #[cfg(test)]
 mod tests;
-mod to_self;
 mod turn;
 mod upward;
 
@@ -131,7 +130,7 @@ pub struct Engine<L, P> {
     egress: PerLane<Batch>,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
-    to_self: to_self::ToSelf,
+    to_self: submit::ToSelf,
     deaths: VecDeque<(Rank, Death)>,
     notices: Vec<String>,
     counters: Counters,
@@ -199,7 +198,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             egress: PerLane::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
-            to_self: to_self::ToSelf::default(),
+            to_self: submit::ToSelf::default(),
             deaths: VecDeque::new(),
             notices: Vec::new(),
             counters: Counters::default(),

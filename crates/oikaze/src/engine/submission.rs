@@ -3,9 +3,8 @@
 use super::operation::Completion;
 use oikaze_os::memory::{Region, RegionTable};
 use oikaze_protocol::Rank;
-use oikaze_protocol::block::Block;
 use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
-use oikaze_protocol::rma::{AtomicOp, Destination, Published, Rights, Signal};
+use oikaze_protocol::rma::{AtomicOp, Published, Rights, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
 use std::any::Any;
 use std::ops::Range;
@@ -50,40 +49,18 @@ pub enum Request {
         /// Where to.
         into: Segment,
     },
-    /// Write rows of a peer's region.
-    PutBlock {
-        /// Whose.
-        to: Rank,
-        /// Which region.
-        key: u64,
-        /// Which rows.
-        block: Box<Block>,
-        /// Their bytes, packed.
-        body: Body,
-        /// Add to a word once the bytes are in place.
-        signal: Option<Signal>,
-    },
-    /// Read rows of a peer's region.
-    GetBlock {
-        /// Whose.
-        from: Rank,
-        /// Which region.
-        key: u64,
-        /// Which rows.
-        block: Box<Block>,
-        /// Where to.
-        into: Destination,
-    },
     /// Read-modify-write of one word of a peer's region.
     Atomic {
         /// Whose.
         at: Rank,
         /// Which region.
         key: u64,
-        /// Bytes from its start; a multiple of 8.
+        /// Bytes from its start; a multiple of the word's width.
         offset: u64,
         /// What.
         op: AtomicOp,
+        /// Does somebody want the value before? Else it is done when it is acknowledged.
+        fetch: bool,
     },
     /// Find a region that a peer has published.
     Lookup {

@@ -201,7 +201,8 @@ fn answers_and_barriers_go_out_when_there_is_room_again() {
     let (there, here) = (region(&mut b), region(&mut a));
     let into = Segment { region: here.slot, offset: 1024, len };
     let gets: Vec<_> = (0..3).map(|_| a.ask(Request::Get { from: 1, key: there.key, offset: 0, into })).collect();
-    let word = a.ask(Request::Atomic { at: 1, key: there.key, offset: 8, op: oikaze_protocol::rma::AtomicOp::FetchAdd(1) });
+    let word =
+        a.ask(Request::Atomic { at: 1, key: there.key, offset: 8, op: oikaze_protocol::rma::AtomicOp::add(1u64), fetch: true });
     let here_too = a.ask(Request::Barrier);
     a.turn(now);
     // The requests are on the wire; before they are read the other has filled its connection.

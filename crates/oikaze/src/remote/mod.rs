@@ -2,13 +2,13 @@
 //!
 //! [`Peer`] stands here; what can be done with a [`RemoteRegion`] stands in a file for each kind of operation.
 
-mod block;
 mod put;
 mod region;
 mod words;
 
 pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
+pub use words::RemoteWord;
 
 use crate::engine::{Keep, Request, Value};
 use crate::node::Node;

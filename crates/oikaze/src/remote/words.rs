@@ -1,28 +1,146 @@
-//! Single words of a peer's region, changed atomically.
+//! Single words of a peer's region, changed atomically: at most once, whatever the network does.
 
 use super::RemoteRegion;
 use crate::engine::Request;
-use crate::operation::Operation;
-use oikaze_protocol::rma::AtomicOp;
+use crate::operation::{Operation, Outcome};
+use oikaze_protocol::rma::{AtomicOp, Word};
+use std::marker::PhantomData;
+
+/// A word of 32 or 64 bits in a peer's region; see [`RemoteRegion::word`].
+///
+/// What fetches brings the value before, and takes a round trip. What does not costs no answer: it is done when the peer has
+/// acknowledged it.
+#[derive(Clone, Copy)]
+pub struct RemoteWord<'r, T> {
+    region: &'r RemoteRegion,
+    offset: u64,
+    of: PhantomData<T>,
+}
 
 impl RemoteRegion {
+    /// The aligned word at `offset`: `u32`, `i32`, `u64` or `i64`. (What is wrong with the offset is said when it is used.)
+    ///
+    /// ```no_run
+    /// # fn example(there: &oikaze::RemoteRegion) -> oikaze::Result<()> {
+    /// let ticket = there.word::<u32>(64).fetch_add(1).wait()?;
+    /// there.word::<i64>(72).max(-5).wait()?; // no answer but the acknowledgement
+    /// # let _ = ticket;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn word<T: Word>(&self, offset: u64) -> RemoteWord<'_, T> {
+        RemoteWord { region: self, offset, of: PhantomData }
+    }
+
     /// Add to the 64-bit word at `offset` (wrapping); its old value. At most once, whatever the network does.
     pub fn fetch_add(&self, offset: u64, add: u64) -> Operation<u64> {
-        self.atomic(offset, AtomicOp::FetchAdd(add), "fetch-add")
+        self.word(offset).fetch_add(add)
     }
 
     /// Store `new` into the 64-bit word at `offset` if it is `expected`; its old value. At most once.
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Operation<u64> {
-        self.atomic(offset, AtomicOp::CompareSwap { expected, new }, "compare-and-swap")
+        self.word(offset).compare_swap(expected, new)
     }
 
     /// Store `new` into the 64-bit word at `offset`; its old value. At most once.
     pub fn swap(&self, offset: u64, new: u64) -> Operation<u64> {
-        self.atomic(offset, AtomicOp::Swap(new), "swap")
+        self.word(offset).swap(new)
     }
 
-    fn atomic(&self, offset: u64, op: AtomicOp, verb: &'static str) -> Operation<u64> {
-        let request = Request::Atomic { at: self.peer.rank, key: self.published.key, offset, op };
-        self.peer.begin(request, None, self.what(verb, offset, 8))
+    fn atomic<T: Outcome>(&self, offset: u64, op: AtomicOp, fetch: bool, verb: &'static str) -> Operation<T> {
+        let request = Request::Atomic { at: self.peer.rank, key: self.published.key, offset, op, fetch };
+        self.peer.begin(request, None, self.what(verb, offset, op.width().bytes()))
+    }
+}
+
+impl<T: Word + Outcome> RemoteWord<'_, T> {
+    /// What it is now.
+    pub fn load(self) -> Operation<T> {
+        self.fetch(AtomicOp::or(T::from_bits(0)), "load")
+    }
+
+    /// Add, wrapping; the value before.
+    pub fn fetch_add(self, add: T) -> Operation<T> {
+        self.fetch(AtomicOp::add(add), "fetch-add")
+    }
+
+    /// Store; the value before.
+    pub fn swap(self, new: T) -> Operation<T> {
+        self.fetch(AtomicOp::swap(new), "swap")
+    }
+
+    /// Store `new` if it is `expected`; the value before.
+    pub fn compare_swap(self, expected: T, new: T) -> Operation<T> {
+        self.fetch(AtomicOp::compare_swap(expected, new), "compare-and-swap")
+    }
+
+    /// Keep the bits that are in both; the value before.
+    pub fn fetch_and(self, bits: T) -> Operation<T> {
+        self.fetch(AtomicOp::and(bits), "fetch-and")
+    }
+
+    /// Set these bits; the value before.
+    pub fn fetch_or(self, bits: T) -> Operation<T> {
+        self.fetch(AtomicOp::or(bits), "fetch-or")
+    }
+
+    /// Flip these bits; the value before.
+    pub fn fetch_xor(self, bits: T) -> Operation<T> {
+        self.fetch(AtomicOp::xor(bits), "fetch-xor")
+    }
+
+    /// Keep the smaller of both; the value before.
+    pub fn fetch_min(self, other: T) -> Operation<T> {
+        self.fetch(AtomicOp::min(other), "fetch-min")
+    }
+
+    /// Keep the greater of both; the value before.
+    pub fn fetch_max(self, other: T) -> Operation<T> {
+        self.fetch(AtomicOp::max(other), "fetch-max")
+    }
+
+    /// Make it this.
+    pub fn store(self, new: T) -> Operation<()> {
+        self.change(AtomicOp::swap(new), "store")
+    }
+
+    /// Add, wrapping.
+    #[allow(clippy::should_implement_trait)] // Not a sum: it is done over there.
+    pub fn add(self, add: T) -> Operation<()> {
+        self.change(AtomicOp::add(add), "add")
+    }
+
+    /// Keep the bits that are in both.
+    pub fn and(self, bits: T) -> Operation<()> {
+        self.change(AtomicOp::and(bits), "and")
+    }
+
+    /// Set these bits.
+    pub fn or(self, bits: T) -> Operation<()> {
+        self.change(AtomicOp::or(bits), "or")
+    }
+
+    /// Flip these bits.
+    pub fn xor(self, bits: T) -> Operation<()> {
+        self.change(AtomicOp::xor(bits), "xor")
+    }
+
+    /// Keep the smaller of both.
+    pub fn min(self, other: T) -> Operation<()> {
+        self.change(AtomicOp::min(other), "min")
+    }
+
+    /// Keep the greater of both.
+    pub fn max(self, other: T) -> Operation<()> {
+        self.change(AtomicOp::max(other), "max")
+    }
+
+    fn fetch(self, op: AtomicOp, verb: &'static str) -> Operation<T> {
+        self.region.atomic(self.offset, op, true, verb)
+    }
+
+    fn change(self, op: AtomicOp, verb: &'static str) -> Operation<()> {
+        self.region.atomic(self.offset, op, false, verb)
     }
 }

@@ -73,10 +73,12 @@ pub enum AccessError {
         size: u64,
     },
     /// An atomic access to a word that is not aligned.
-    #[error("the word at offset {offset} is not at a multiple of 8 bytes in memory; atomics need that")]
+    #[error("the word at offset {offset} is not at a multiple of {width} bytes in memory; atomics of {width} bytes need that")]
     Misaligned {
         /// Where.
         offset: u64,
+        /// Its bytes.
+        width: u64,
     },
     /// The memory was lent for reading.
     #[error("this memory was lent for reading only; borrow it mutably to write")]

@@ -27,6 +27,7 @@ pub mod shared;
 mod table;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub(crate) use available::memory_left;
 pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
@@ -35,3 +36,4 @@ pub use gather::Gather;
 pub use region::{Region, RegionKind};
 pub use scatter::Scatter;
 pub use table::{RegionTable, Registered};
+pub use words::LocalWord;

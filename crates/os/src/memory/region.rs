@@ -5,8 +5,7 @@ use super::mapping::Mapping;
 use super::memfd::memfd;
 use super::{AccessError, MemoryError};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
-use oikaze_protocol::rma::{AtomicOp, Rights};
+use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub(super) enum Side {
 
 /// Counted memory; clones are the same memory, which is given back when the last clone and the last [`super::Gather`] is gone.
 ///
-/// All methods copy, and check their bounds. See [the module](super) about races.
+/// All methods copy, and check their bounds; single words are changed atomically ([`Region::word`]). See [the module](super) about races.
 #[derive(Clone, Debug)]
 pub struct Region {
     inner: Arc<Inner>,
@@ -142,7 +141,7 @@ impl Region {
         if self.writable() { Rights::ALL } else { Rights::READ }
     }
 
-    fn writable(&self) -> bool {
+    pub(super) fn writable(&self) -> bool {
         !matches!(self.inner.backing, Backing::Borrowed { writable: false, .. })
     }
 
@@ -196,72 +195,6 @@ impl Region {
         self.reach(Side::Program, offset, len, |at| unsafe { at.as_ptr().write_bytes(value, len as usize) })
     }
 
-    /// Load the aligned word at `offset` (acquire).
-    ///
-    /// # Errors
-    /// [`AccessError`]: out of bounds, misaligned, or the lending scope has ended.
-    pub fn load_u64(&self, offset: u64) -> Result<u64, AccessError> {
-        if self.writable() {
-            self.with_word(Side::Program, offset, |word| word.load(Ordering::Acquire))
-        } else {
-            let mut bytes = [0; 8];
-            self.read(offset, &mut bytes)?;
-            Ok(u64::from_ne_bytes(bytes))
-        }
-    }
-
-    /// Store the aligned word at `offset` (release).
-    ///
-    /// # Errors
-    /// As [`Region::atomic`].
-    pub fn store_u64(&self, offset: u64, value: u64) -> Result<(), AccessError> {
-        self.check_writable()?;
-        self.with_word(Side::Program, offset, |word| word.store(value, Ordering::Release))
-    }
-
-    /// Add to the aligned word at `offset`, wrapping; the old value.
-    ///
-    /// # Errors
-    /// As [`Region::atomic`].
-    pub fn fetch_add(&self, offset: u64, value: u64) -> Result<u64, AccessError> {
-        self.atomic(offset, AtomicOp::FetchAdd(value))
-    }
-
-    /// Store `new` at `offset` if the aligned word there is `expected`; the old value.
-    ///
-    /// # Errors
-    /// As [`Region::atomic`].
-    pub fn compare_exchange(&self, offset: u64, expected: u64, new: u64) -> Result<u64, AccessError> {
-        self.atomic(offset, AtomicOp::CompareSwap { expected, new })
-    }
-
-    /// Store at `offset`; the old value.
-    ///
-    /// # Errors
-    /// As [`Region::atomic`].
-    pub fn swap(&self, offset: u64, value: u64) -> Result<u64, AccessError> {
-        self.atomic(offset, AtomicOp::Swap(value))
-    }
-
-    /// One atomic operation on the aligned word at `offset` (acquire and release); the old value.
-    ///
-    /// # Errors
-    /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has ended.
-    pub fn atomic(&self, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        self.atomic_from(Side::Program, offset, op)
-    }
-
-    pub(super) fn atomic_from(&self, side: Side, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        self.check_writable()?;
-        self.with_word(side, offset, |word| match op {
-            AtomicOp::FetchAdd(value) => word.fetch_add(value, Ordering::AcqRel),
-            AtomicOp::Swap(value) => word.swap(value, Ordering::AcqRel),
-            AtomicOp::CompareSwap { expected, new } => {
-                word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire).unwrap_or_else(|old| old)
-            }
-        })
-    }
-
     pub(super) fn read_from(&self, side: Side, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         self.reach(side, offset, into.len() as u64, |at| {
             // SAFETY: `reach` vouches for the source; the destination is an exclusive slice. They do not overlap: no
@@ -281,7 +214,7 @@ impl Region {
         })
     }
 
-    fn check_writable(&self) -> Result<(), AccessError> {
+    pub(super) fn check_writable(&self) -> Result<(), AccessError> {
         if self.writable() { Ok(()) } else { Err(AccessError::ReadOnly) }
     }
 
@@ -295,7 +228,13 @@ impl Region {
     }
 
     /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent) until it returns.
-    fn reach<R>(&self, side: Side, offset: u64, len: u64, touch: impl FnOnce(NonNull<u8>) -> R) -> Result<R, AccessError> {
+    pub(super) fn reach<R>(
+        &self,
+        side: Side,
+        offset: u64,
+        len: u64,
+        touch: impl FnOnce(NonNull<u8>) -> R,
+    ) -> Result<R, AccessError> {
         self.check_bounds(offset, len)?;
         let _stay = match &self.inner.backing {
             Backing::Borrowed { gate, .. } => Some(gate.visit().ok_or(AccessError::Closed)?),
@@ -312,18 +251,6 @@ impl Region {
         };
         // SAFETY: callers have checked the offset against the length of the one allocation that `base` begins.
         unsafe { base.add(offset as usize) }
-    }
-
-    fn with_word<R>(&self, side: Side, offset: u64, act: impl FnOnce(&AtomicU64) -> R) -> Result<R, AccessError> {
-        self.reach(side, offset, 8, |at| {
-            let word = at.cast::<u64>();
-            if !word.is_aligned() {
-                return Err(AccessError::Misaligned { offset });
-            }
-            // SAFETY: valid and lent for the length of the call (`reach`), aligned (just checked), writable (callers ask
-            // for nothing but writable memory), and no reference other than atomic ones exists to it.
-            Ok(act(unsafe { AtomicU64::from_ptr(word.as_ptr()) }))
-        })?
     }
 
     /// Bytes at `offset` for as long as the answer lives, through the alias.

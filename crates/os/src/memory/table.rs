@@ -206,9 +206,10 @@ impl Memory for RegionTable {
 
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
         let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
-        region.check_bounds(offset, 8).map_err(refusal)?;
+        let width = op.width().bytes();
+        region.check_bounds(offset, width).map_err(refusal)?;
         // MEM-5.1 speaks of the offset; the region sees to the address.
-        if !offset.is_multiple_of(8) {
+        if !offset.is_multiple_of(width) {
             return Err(Refusal::Misaligned);
         }
         region.atomic_from(Side::Runtime, offset, op).map_err(refusal)

@@ -1,7 +1,7 @@
 //! Regions and their table against a table of vectors; words shared by threads.
 
 use super::*;
-use oikaze_protocol::rma::{AtomicOp, Memory, Rights};
+use oikaze_protocol::rma::{AtomicOp, Change, Memory, Rights, Width};
 use oikaze_protocol::wind::{Refusal, Segment};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,11 +28,23 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let which = || 0_usize..12;
-    let op = prop_oneof![
-        any::<u64>().prop_map(AtomicOp::FetchAdd),
-        any::<u64>().prop_map(AtomicOp::Swap),
-        (0_u64..3, any::<u64>()).prop_map(|(expected, new)| AtomicOp::CompareSwap { expected, new }),
-    ];
+    let operand = || prop_oneof![3 => 0_u64..4, 3 => (0_u64..4).prop_map(u64::wrapping_neg), 1 => any::<u64>()];
+    let width = prop_oneof![Just(Width::W32), Just(Width::W64)];
+    let op = (0..10, operand(), operand(), width).prop_map(|(which, first, new, width)| {
+        let change = match which {
+            0 => Change::Add(first),
+            1 => Change::CompareSwap { expected: first, new },
+            2 => Change::Swap(first),
+            3 => Change::And(first),
+            4 => Change::Or(first),
+            5 => Change::Xor(first),
+            6 => Change::Min(first),
+            7 => Change::Max(first),
+            8 => Change::MinSigned(first),
+            _ => Change::MaxSigned(first),
+        };
+        AtomicOp::new(width, change)
+    });
     let offset = || place().prop_map(|(offset, _)| offset);
     prop_oneof![
         2 => (any::<bool>(), 1_usize..300, 0_u8..8, any::<bool>())
@@ -44,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, offset, bytes)| Step::Write { which, offset, bytes }),
         3 => (which(), offset(), 0_usize..64).prop_map(|(which, offset, len)| Step::Read { which, offset, len }),
         2 => (which(), place()).prop_map(|(which, at)| Step::Gather { which, at }),
-        3 => (which(), prop_oneof![offset(), (0_u64..30).prop_map(|word| word * 8)], op)
+        3 => (which(), prop_oneof![offset(), (0_u64..60).prop_map(|word| word * 4)], op)
             .prop_map(|(which, offset, op)| Step::Atomic { which, offset, op }),
     ]
 }
@@ -141,31 +153,57 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
         }
         Step::Atomic { offset, op, .. } => {
             let got = table.atomic(old.slot, offset, op);
-            let Some(range) = old.range(offset, 8) else {
+            let width = op.width().bytes();
+            let Some(range) = old.range(offset, width) else {
                 prop_assert_eq!(got, Err(Refusal::OutOfBounds));
                 return Ok(());
             };
-            if offset % 8 != 0 {
+            if offset % width != 0 {
                 prop_assert_eq!(got, Err(Refusal::Misaligned));
                 return Ok(());
             }
-            let word = u64::from_ne_bytes(old.bytes[range.clone()].try_into().unwrap());
-            let new = match op {
-                AtomicOp::FetchAdd(add) => word.wrapping_add(add),
-                AtomicOp::Swap(new) => new,
-                AtomicOp::CompareSwap { expected, new } => {
-                    if word == expected {
-                        new
-                    } else {
-                        word
-                    }
-                }
-            };
-            old.bytes[range].copy_from_slice(&new.to_ne_bytes());
+            let mut wide = [0; 8];
+            wide[..range.len()].copy_from_slice(&old.bytes[range.clone()]);
+            let word = u64::from_le_bytes(wide);
+            let len = range.len();
+            old.bytes[range].copy_from_slice(&changed(word, op).to_le_bytes()[..len]);
             prop_assert_eq!(got, Ok(word));
         }
     }
     Ok(())
+}
+
+/// What becomes of a word, without any instruction that does it.
+fn changed(old: u64, op: AtomicOp) -> u64 {
+    let signed = |bits: u64| match op.width() {
+        Width::W32 => i64::from(bits as u32 as i32),
+        Width::W64 => bits as i64,
+    };
+    match op.change() {
+        Change::Add(add) => old.wrapping_add(add) & op.width().mask(),
+        Change::CompareSwap { expected, new } if old == expected => new,
+        Change::CompareSwap { .. } => old,
+        Change::Swap(new) => new,
+        Change::And(bits) => old & bits,
+        Change::Or(bits) => old | bits,
+        Change::Xor(bits) => old ^ bits,
+        Change::Min(other) => old.min(other),
+        Change::Max(other) => old.max(other),
+        Change::MinSigned(other) => {
+            if signed(other) < signed(old) {
+                other
+            } else {
+                old
+            }
+        }
+        Change::MaxSigned(other) => {
+            if signed(other) > signed(old) {
+                other
+            } else {
+                old
+            }
+        }
+    }
 }
 
 proptest! {
@@ -237,11 +275,29 @@ fn atomics_in_lent_memory_ask_for_the_address_and_not_the_offset() {
     let mut words = [0_u64; 4];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
     with_borrowed_mut(&mut bytes[1..], |region| {
-        assert_eq!(region.fetch_add(0, 1), Err(AccessError::Misaligned { offset: 0 }));
+        assert_eq!(region.fetch_add(0, 1), Err(AccessError::Misaligned { offset: 0, width: 8 }));
         assert_eq!(region.fetch_add(7, 5), Ok(0));
         assert_eq!(region.load_u64(7), Ok(5));
     });
     assert_eq!(words, [0, 5, 0, 0]);
+}
+
+#[test]
+fn typed_words_are_what_their_type_says() {
+    let region = Region::zeroed(64).unwrap();
+    let (narrow, wide) = (region.word::<i32>(4), region.word::<u64>(8));
+    narrow.store(-3).unwrap();
+    assert_eq!((narrow.fetch_min(2), narrow.fetch_max(2), narrow.load()), (Ok(-3), Ok(-3), Ok(2)));
+    assert_eq!((region.word::<u32>(0).load(), region.word::<u64>(0).load()), (Ok(0), Ok(2 << 32)), "nobody else's half");
+    assert_eq!((wide.swap(6), wide.fetch_and(3), wide.fetch_or(8), wide.fetch_xor(1)), (Ok(0), Ok(6), Ok(2), Ok(10)));
+    assert_eq!((wide.compare_swap(11, 1), wide.compare_swap(11, 2), wide.fetch_add(u64::MAX)), (Ok(11), Ok(1), Ok(1)));
+    assert_eq!(wide.load(), Ok(0));
+    assert_eq!(region.word::<u32>(62).load(), Err(AccessError::OutOfBounds { offset: 62, len: 4, size: 64 }));
+    assert_eq!(region.word::<u32>(2).swap(1), Err(AccessError::Misaligned { offset: 2, width: 4 }));
+    with_borrowed(&[1, 2, 3, 4, 5], |region| {
+        assert_eq!(region.word::<u32>(1).load(), Ok(u32::from_ne_bytes([2, 3, 4, 5])));
+        assert_eq!(region.word::<u32>(0).store(1), Err(AccessError::ReadOnly));
+    });
 }
 
 #[test]
@@ -257,7 +313,7 @@ fn threads_lose_no_addition() {
                         if thread % 2 == 0 {
                             region.fetch_add(8, 1).unwrap();
                         } else {
-                            table.atomic(slot, 8, AtomicOp::FetchAdd(1)).unwrap();
+                            table.atomic(slot, 8, AtomicOp::add(1u64)).unwrap();
                         }
                     }
                 });
@@ -293,7 +349,7 @@ fn a_signal_comes_after_its_data() {
         scope.spawn(|| {
             for round in 1..=500_u64 {
                 table.write(slot, 4096, &[round as u8; 512]);
-                table.atomic(slot, 0, AtomicOp::Swap(round)).unwrap();
+                table.atomic(slot, 0, AtomicOp::swap(round)).unwrap();
                 // The next round may overwrite the data only when this one has been looked at.
                 while region.load_u64(8) != Ok(round) && !stop.load(Ordering::Relaxed) {
                     std::thread::yield_now();
@@ -324,7 +380,7 @@ fn nonsense_is_refused_with_its_reason() {
     assert_eq!(error, AccessError::OutOfBounds { offset: 90, len: 11, size: 100 });
     assert_eq!(error.to_string(), "11 bytes at offset 90 lie outside a region of 100 bytes");
     assert_eq!(region.fill(u64::MAX, 2, 1), Err(AccessError::OutOfBounds { offset: u64::MAX, len: 2, size: 100 }));
-    assert_eq!(region.store_u64(4, 1), Err(AccessError::Misaligned { offset: 4 }));
+    assert_eq!(region.store_u64(4, 1), Err(AccessError::Misaligned { offset: 4, width: 8 }));
     assert!(region.load_u64(96).is_err());
 }
 

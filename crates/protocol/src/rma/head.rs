@@ -4,8 +4,7 @@
 //! is one byte too long or too short, or has a bit set that means nothing, is malformed (MEM-2.2).
 
 use super::{AtomicOp, Rights};
-use crate::block::Block;
-use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
+use crate::limits::HEAD_MAX;
 use crate::wind::{Class, Head, Refusal};
 
 /// The first byte of a head (MEM-2.1).
@@ -24,12 +23,6 @@ pub enum Kind {
     Atomic = 0x04,
     /// Ask for a region by its name.
     Lookup = 0x05,
-    /// Bytes into rows of a region.
-    PutBlock = 0x08,
-    /// Bytes into rows of a region, then an add to a word.
-    PutBlockSignal = 0x09,
-    /// Ask for rows of a region.
-    GetBlock = 0x0A,
     /// A user's message.
     User = 0x10,
     /// Shared arrays: the rest of the head belongs to [`crate::coherence`].
@@ -55,9 +48,6 @@ pub fn kind(head: &[u8]) -> Kind {
         Some(0x03) => Kind::Get,
         Some(0x04) => Kind::Atomic,
         Some(0x05) => Kind::Lookup,
-        Some(0x08) => Kind::PutBlock,
-        Some(0x09) => Kind::PutBlockSignal,
-        Some(0x0A) => Kind::GetBlock,
         Some(0x10) => Kind::User,
         Some(0x20) => Kind::Coherence,
         Some(0x81) => Kind::Data,
@@ -72,8 +62,7 @@ pub fn kind(head: &[u8]) -> Kind {
 /// Is the body of such a message placed where it belongs, if the message is admitted at all?
 #[must_use]
 pub fn places(class: Class, head: &[u8]) -> bool {
-    let placed = matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::PutBlock | Kind::PutBlockSignal | Kind::Data);
-    class == Class::Unordered && placed
+    class == Class::Unordered && matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::Data)
 }
 
 /// What the requester calls its request; comes back in the answer.
@@ -138,25 +127,7 @@ pub enum Operation {
         /// Bytes.
         len: u64,
     },
-    /// The body goes to rows of the region (MEM-10.1).
-    PutBlock {
-        /// The region's key.
-        key: u64,
-        /// Which rows.
-        block: Block,
-        /// What follows the data.
-        signal: Option<Signal>,
-    },
-    /// Send me these rows, packed.
-    GetBlock {
-        /// To be named in the answer.
-        ticket: TicketId,
-        /// The region's key.
-        key: u64,
-        /// Which rows.
-        block: Block,
-    },
-    /// Change a word, tell me what it was.
+    /// Change a word; tell me what it was, if I wait for that.
     Atomic {
         /// To be named in the answer; [`TicketId::NONE`]: no answer.
         ticket: TicketId,
@@ -212,16 +183,9 @@ pub enum Operation {
     },
 }
 
-const FETCH_ADD: u8 = 1;
-const COMPARE_SWAP: u8 = 2;
-const SWAP: u8 = 3;
-
-/// Bytes of a block.
-const BLOCK: usize = 3 * 6 + 3 * 4;
-/// The longest head of this layer: a block with a signal.
-const LONGEST: usize = 1 + 8 + BLOCK + 24;
+/// The longest head of this layer: an atomic.
+const LONGEST: usize = 1 + 16 + 8 + 8 + 1 + 8 + 8;
 const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind carries");
-const _: () = assert!(STRIDE_MAX < 1 << 48, "offsets and strides of blocks have six bytes");
 
 impl Operation {
     /// To bytes.
@@ -235,18 +199,9 @@ impl Operation {
             }
             Operation::Get { ticket, key, offset, len } => out.kind(Kind::Get).ticket(ticket).word(key).word(offset).word(len),
             Operation::Atomic { ticket, key, offset, op } => {
-                let (code, first, second) = match op {
-                    AtomicOp::FetchAdd(add) => (FETCH_ADD, add, 0),
-                    AtomicOp::CompareSwap { expected, new } => (COMPARE_SWAP, expected, new),
-                    AtomicOp::Swap(new) => (SWAP, new, 0),
-                };
-                out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(code).word(first).word(second)
+                let (number, first, second) = op.encode();
+                out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(number).word(first).word(second)
             }
-            Operation::PutBlock { key, block, signal: None } => out.kind(Kind::PutBlock).word(key).block(block),
-            Operation::PutBlock { key, block, signal: Some(signal) } => {
-                out.kind(Kind::PutBlockSignal).word(key).block(block).word(signal.key).word(signal.offset).word(signal.add)
-            }
-            Operation::GetBlock { ticket, key, block } => out.kind(Kind::GetBlock).ticket(ticket).word(key).block(block),
             Operation::Lookup { ticket } => out.kind(Kind::Lookup).ticket(ticket),
             Operation::User { tag } => out.kind(Kind::User).word(tag),
             Operation::Data { ticket } => out.kind(Kind::Data).ticket(ticket),
@@ -268,7 +223,8 @@ impl Operation {
             Kind::Put => Operation::Put { key: bytes.word()?, offset: bytes.word()?, signal: None },
             Kind::PutSignal => {
                 let (key, offset) = (bytes.word()?, bytes.word()?);
-                Operation::Put { key, offset, signal: Some(bytes.signal()?) }
+                let signal = Signal { key: bytes.word()?, offset: bytes.word()?, add: bytes.word()? };
+                Operation::Put { key, offset, signal: Some(signal) }
             }
             Kind::Get => Operation::Get {
                 ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
@@ -279,16 +235,6 @@ impl Operation {
             Kind::Atomic => {
                 Operation::Atomic { ticket: bytes.ticket()?, key: bytes.word()?, offset: bytes.word()?, op: bytes.atomic()? }
             }
-            Kind::PutBlock => Operation::PutBlock { key: bytes.word()?, block: bytes.block()?, signal: None },
-            Kind::PutBlockSignal => {
-                let (key, block) = (bytes.word()?, bytes.block()?);
-                Operation::PutBlock { key, block, signal: Some(bytes.signal()?) }
-            }
-            Kind::GetBlock => Operation::GetBlock {
-                ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
-                key: bytes.word()?,
-                block: bytes.block()?,
-            },
             Kind::Lookup => Operation::Lookup { ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)? },
             Kind::User => Operation::User { tag: bytes.word()? },
             Kind::Data => Operation::Data { ticket: bytes.ticket()? },
@@ -330,15 +276,6 @@ impl Writer {
     fn word(&mut self, word: u64) -> &mut Self {
         self.bytes(&word.to_le_bytes())
     }
-    /// Of a number up to [`STRIDE_MAX`].
-    fn long(&mut self, long: u64) -> &mut Self {
-        let [low @ .., _, _] = long.to_le_bytes();
-        self.bytes(&low)
-    }
-    fn block(&mut self, block: Block) -> &mut Self {
-        let Block { offset, row, rows, planes, row_stride, plane_stride } = block;
-        self.long(offset).half(row).half(rows).half(planes).long(row_stride).long(plane_stride)
-    }
     fn ticket(&mut self, ticket: TicketId) -> &mut Self {
         self.word(ticket.token).word(ticket.serial)
     }
@@ -362,32 +299,12 @@ impl Reader<'_> {
     fn word(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
-    fn long(&mut self) -> Option<u64> {
-        let [a, b, c, d, e, f] = self.take::<6>()?;
-        Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
-    }
-    fn signal(&mut self) -> Option<Signal> {
-        Some(Signal { key: self.word()?, offset: self.word()?, add: self.word()? })
-    }
-    /// MEM-10.2: countable, not empty, and in its one form.
-    fn block(&mut self) -> Option<Block> {
-        let (offset, row, rows, planes) = (self.long()?, self.half()?, self.half()?, self.half()?);
-        let block = Block { offset, row, rows, planes, row_stride: self.long()?, plane_stride: self.long()? };
-        let countable = block.len().is_some_and(|len| len <= BODY_MAX) && !block.is_empty();
-        (countable && block == block.tidy()).then_some(block)
-    }
     /// Serial 0 means *none*, and then the token is 0 too: one meaning, one encoding.
     fn ticket(&mut self) -> Option<TicketId> {
         let ticket = TicketId { token: self.word()?, serial: self.word()? };
         (ticket.serial != 0 || ticket == TicketId::NONE).then_some(ticket)
     }
     fn atomic(&mut self) -> Option<AtomicOp> {
-        let (code, first, second) = (self.byte()?, self.word()?, self.word()?);
-        match (code, second) {
-            (FETCH_ADD, 0) => Some(AtomicOp::FetchAdd(first)),
-            (COMPARE_SWAP, new) => Some(AtomicOp::CompareSwap { expected: first, new }),
-            (SWAP, 0) => Some(AtomicOp::Swap(first)),
-            _ => None,
-        }
+        AtomicOp::decode(self.byte()?, self.word()?, self.word()?)
     }
 }

@@ -1,5 +1,6 @@
 //! What remote memory asks of the machine's memory.
 
+use super::AtomicOp;
 use crate::wind::Refusal;
 
 /// What a region grants to peers: a set of bits.
@@ -13,7 +14,7 @@ impl Rights {
     pub const READ: Rights = Rights(1);
     /// Put.
     pub const WRITE: Rights = Rights(2);
-    /// Fetch-add, compare-and-swap, signals.
+    /// Changes of single words, signals.
     pub const ATOMIC: Rights = Rights(4);
     /// All of them.
     pub const ALL: Rights = Rights(7);
@@ -30,22 +31,6 @@ impl core::ops::BitOr for Rights {
     fn bitor(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
     }
-}
-
-/// A read-modify-write of one aligned 64-bit word; the old value is the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtomicOp {
-    /// Wrapping add.
-    FetchAdd(u64),
-    /// Store `new` if the word is `expected`.
-    CompareSwap {
-        /// What the word must be.
-        expected: u64,
-        /// What it becomes then.
-        new: u64,
-    },
-    /// Store.
-    Swap(u64),
 }
 
 /// The machine's table of regions, as the protocol sees it. `oikaze-os` has the real one; tests have vectors.
@@ -65,7 +50,7 @@ pub trait Memory {
     /// Copy bytes out; `false` if the range is not inside a live region.
     fn read(&self, region: u32, offset: u64, into: &mut [u8]) -> bool;
 
-    /// One atomic operation on the aligned 64-bit word at `offset`; the old value.
+    /// One atomic operation on the aligned word at `offset`; the old value, zero above its width.
     ///
     /// # Errors
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`].

@@ -8,30 +8,28 @@
 //! | operation | message | complete when |
 //! |---|---|---|
 //! | put, put with signal | head + data | Wind has the acknowledgement, which the peer sends after it has placed (and signalled) |
-//! | put of a block, with signal or without | head + packed rows | as put |
-//! | get, also of a block | head, then an answer with data | the answer has been delivered into the destination |
-//! | atomic | head, then an answer with the old value | the answer has been delivered |
+//! | get | head, then an answer with data | the answer has been delivered into the destination |
+//! | atomic, fetching | head, then an answer with the old value | the answer has been delivered |
+//! | atomic, not fetching | head | Wind has the acknowledgement |
 //! | lookup | head + name, then an answer | the answer has been delivered |
 //! | user message | head + data | Wind has the acknowledgement |
 
 mod answer;
-mod destination;
+mod atomic;
 mod event;
 mod head;
 mod memory;
 mod names;
 mod request;
 mod serve;
-mod strided;
 mod ticket;
 
-pub use destination::{Destination, read_rows};
+pub use atomic::{AtomicOp, Change, Width, Word};
 pub use event::{RmaError, RmaEvent, Value};
 pub use head::{Kind, Operation, Published, Signal, TicketId, kind, places};
-pub use memory::{AtomicOp, Memory, Rights};
+pub use memory::{Memory, Rights};
 
 use crate::Rank;
-use crate::block::Block;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
 use crate::wind::{Body, Class, Message, Refusal, Token};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -46,7 +44,6 @@ use ticket::Tickets;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transfer {
     Put { key: u64, offset: u64, len: u64 },
-    Rows { key: u64, block: Block },
     Data { ticket: TicketId },
 }
 

@@ -25,18 +25,28 @@ impl Rma {
     /// Too long, too many outstanding, or a token that is none or in use.
     pub fn get(&mut self, to: Rank, key: u64, offset: u64, into: Segment, token: Token) -> Result<Message, RmaError> {
         fits(into.len, BODY_MAX)?;
-        let ticket = self.tickets.open(to, Asked::Data(into.into()), token)?;
+        let ticket = self.tickets.open(to, Asked::Data(into), token)?;
         Ok(request(&Operation::Get { ticket, key, offset, len: into.len }, Body::Empty, token))
     }
 
-    /// Change an aligned 64-bit word of node `to`; its old value is the result. At most once (MEM-5). With [`Token::NONE`] nobody
-    /// waits, and no answer is sent.
+    /// Change an aligned word of node `to`; its old value is the result. At most once (MEM-5). With [`Token::NONE`] nobody waits, and no
+    /// answer is sent.
     ///
     /// # Errors
     /// Too many outstanding, or a token in use.
     pub fn atomic(&mut self, to: Rank, key: u64, offset: u64, op: AtomicOp, token: Token) -> Result<Message, RmaError> {
-        let ticket = if token == Token::NONE { TicketId::NONE } else { self.tickets.open(to, Asked::Old, token)? };
+        if token == Token::NONE {
+            return Ok(Rma::change(key, offset, op, token));
+        }
+        let ticket = self.tickets.open(to, Asked::Old(op.width()), token)?;
         Ok(request(&Operation::Atomic { ticket, key, offset, op }, Body::Empty, token))
+    }
+
+    /// As [`Rma::atomic`], but nobody wants the old value: no answer is sent, and it is done when Wind has the acknowledgement (MEM-5.4).
+    #[must_use]
+    pub fn change(key: u64, offset: u64, op: AtomicOp, token: Token) -> Message {
+        let head = Operation::Atomic { ticket: TicketId::NONE, key, offset, op }.encode();
+        Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body: Body::Empty, token }
     }
 
     /// Which region has node `to` published under this name? (MEM-6)
@@ -59,7 +69,7 @@ impl Rma {
         Ok(Message { class, urgent, credited: true, head: Operation::User { tag }.encode(), body, token })
     }
 
-    /// Wind: the message with this token has been delivered at the peer. Completes puts and messages; of a request it says only that
+    /// Wind: the message with this token has been delivered at the peer. Completes what is not answered; of a request it says only that
     /// an answer will come (MEM-7.2).
     pub fn acknowledged(&mut self, token: Token) {
         if !self.settled_elsewhere(token) && self.tickets.settle(token).is_none() {

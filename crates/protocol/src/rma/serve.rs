@@ -1,7 +1,6 @@
 //! The target: what peers ask of this node's memory. Everything here came from a network (MEM-9.2).
 
-use super::strided::{PutBlock, deliver_block, place_rows};
-use super::{AtomicOp, Destination, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer};
+use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer, Width};
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
@@ -14,9 +13,6 @@ impl Rma {
         let admitted = match Operation::decode(head) {
             Some(Operation::Put { key, offset, signal }) if class == Class::Unordered => {
                 self.admit_put(from, number, Put { key, offset, len, signal }, memory)
-            }
-            Some(Operation::PutBlock { key, block, signal }) if class == Class::Unordered => {
-                self.admit_block(from, number, PutBlock { key, block, signal }, len, memory)
             }
             Some(Operation::Data { ticket }) if class == Class::Unordered => self.admit_data(from, number, ticket, len, memory),
             Some(Operation::User { .. }) => room(len, MESSAGE_BODY_MAX, Refusal::NoRoom),
@@ -31,7 +27,7 @@ impl Rma {
         put.check(memory)?;
         self.begin(from, number, Transfer::Put { key: put.key, offset: put.offset, len: put.len })?;
         if planted(Bug::SignalBeforeData) {
-            raise(put.signal, memory)?;
+            put.raise(memory)?;
         }
         Ok(Admission::Place)
     }
@@ -48,30 +44,25 @@ impl Rma {
                     memory.write(region, at, bytes);
                 }
             }
-            Some(Transfer::Rows { key, block }) => place_rows(*key, *block, start, bytes, memory),
             Some(Transfer::Data { ticket }) => {
                 let ticket = *ticket;
-                if let Some(into) = self.destination(from, number, ticket) {
-                    into.write(start, bytes, memory);
-                }
+                let Some(into) = self.destination(from, number, ticket) else { return };
+                let Some(at) = within(into.offset, into.len, start, bytes) else { return };
+                memory.write(into.region, at, bytes);
             }
             None => {}
         }
     }
 
-    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and nowhere else (MEM-3.7). Rows are not
-    /// one place.
+    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and nowhere else (MEM-3.7).
     pub fn place_of(&mut self, from: Rank, number: u64, start: u64, len: u64, memory: &impl Memory) -> Option<Segment> {
         let (region, offset, whole) = match self.peers.get(&from)?.transfers.get(&number)? {
             Transfer::Put { key, offset, len } => (memory.locate(*key, *offset, *len, Rights::WRITE).ok()?, *offset, *len),
             Transfer::Data { ticket } => {
                 let ticket = *ticket;
-                let Destination::Range(Segment { region, offset, len }) = *self.destination(from, number, ticket)? else {
-                    return None;
-                };
+                let Segment { region, offset, len } = self.destination(from, number, ticket)?;
                 (region, offset, len)
             }
-            Transfer::Rows { .. } => return None,
         };
         let inside = start.checked_add(len)? <= whole;
         inside.then_some(Segment { region, offset: offset.checked_add(start)?, len })
@@ -97,7 +88,6 @@ impl Rma {
             Operation::Put { key, offset, signal } => {
                 deliver_put(Put { key, offset, len: length(&body), signal }, transfer, &body, memory)
             }
-            Operation::PutBlock { key, block, signal } => deliver_block(PutBlock { key, block, signal }, transfer, &body, memory),
             Operation::Data { ticket } => self.deliver_data(from, number, ticket, transfer, &body, memory),
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
             Operation::Lookup { ticket } => self.serve_lookup(from, ticket, bytes_of(&body).ok_or(Refusal::Malformed)?),
@@ -106,7 +96,6 @@ impl Rma {
             }
             _ if length(&body) != 0 => Err(Refusal::Malformed),
             Operation::Get { ticket, key, offset, len } => self.serve_get(from, ticket, key, offset, len, memory),
-            Operation::GetBlock { ticket, key, block } => self.serve_get_block(from, ticket, (key, block), memory),
             Operation::Atomic { ticket, key, offset, op } => self.serve_atomic(from, ticket, key, offset, op, memory),
             Operation::Old { ticket, old } => self.deliver_old(from, ticket, old),
             Operation::Found { ticket, published } => self.deliver_found(from, ticket, published),
@@ -147,8 +136,10 @@ impl Rma {
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
         // All that can refuse comes before the change: a refused atomic has not happened (MEM-5.3).
-        self.room_for_answer(from)?;
-        let region = locate_word(key, offset, memory)?;
+        if ticket != TicketId::NONE {
+            self.room_for_answer(from)?;
+        }
+        let region = locate_word(key, offset, op.width(), memory)?;
         let mut old = memory.atomic(region, offset, op)?;
         if planted(Bug::RepeatAtomic) {
             old = memory.atomic(region, offset, op)?;
@@ -202,39 +193,38 @@ impl Put {
     fn check(&self, memory: &impl Memory) -> Result<u32, Refusal> {
         let region = memory.locate(self.key, self.offset, self.len, Rights::WRITE)?;
         if let Some(signal) = self.signal {
-            locate_word(signal.key, signal.offset, memory)?;
+            locate_word(signal.key, signal.offset, Width::W64, memory)?;
         }
         Ok(region)
     }
-}
 
-/// MEM-3.5.
-pub(super) fn raise(signal: Option<Signal>, memory: &mut impl Memory) -> Result<(), Refusal> {
-    if let Some(signal) = signal {
-        let region = locate_word(signal.key, signal.offset, memory)?;
-        memory.atomic(region, signal.offset, AtomicOp::FetchAdd(signal.add))?;
+    fn raise(&self, memory: &mut impl Memory) -> Result<(), Refusal> {
+        if let Some(signal) = self.signal {
+            let region = locate_word(signal.key, signal.offset, Width::W64, memory)?;
+            memory.atomic(region, signal.offset, AtomicOp::add(signal.add))?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The data of a put is here, or already at its place: finish it, and only then signal (MEM-3.5).
 fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memory: &mut impl Memory) -> Result<(), Refusal> {
     let region = put.check(memory)?;
     if planted(Bug::SignalBeforeData) && transfer.is_none() {
-        raise(put.signal, memory)?;
+        put.raise(memory)?;
     }
     match bytes_of(body) {
         Some(bytes) => memory.write(region, put.offset, bytes),
         None if transfer == Some(Transfer::Put { key: put.key, offset: put.offset, len: put.len }) => {}
         None => return Err(Refusal::Malformed),
     }
-    if planted(Bug::SignalBeforeData) { Ok(()) } else { raise(put.signal, memory) }
+    if planted(Bug::SignalBeforeData) { Ok(()) } else { put.raise(memory) }
 }
 
 /// The region of an aligned word that peers may change.
-pub(super) fn locate_word(key: u64, offset: u64, memory: &impl Memory) -> Result<u32, Refusal> {
-    let region = memory.locate(key, offset, 8, Rights::ATOMIC)?;
-    if offset.is_multiple_of(8) { Ok(region) } else { Err(Refusal::Misaligned) }
+fn locate_word(key: u64, offset: u64, width: Width, memory: &impl Memory) -> Result<u32, Refusal> {
+    let region = memory.locate(key, offset, width.bytes(), Rights::ATOMIC)?;
+    if offset.is_multiple_of(width.bytes()) { Ok(region) } else { Err(Refusal::Misaligned) }
 }
 
 fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<Body, Refusal> {

@@ -89,8 +89,8 @@ impl Sizes {
 
     /// May this message travel whole (WIND-2.4)?
     pub fn hold(self, message: &Outgoing) -> bool {
-        let elsewhere = matches!(message.body, Body::Segment(_) | Body::Rows(_)) && message.len > 0;
-        !elsewhere && message_frame_len(message.head.len(), message.len).is_some_and(|len| len <= self.frames)
+        !matches!(message.body, Body::Segment(segment) if segment.len > 0)
+            && message_frame_len(message.head.len(), message.len).is_some_and(|len| len <= self.frames)
     }
 }
 

@@ -97,6 +97,17 @@ fn a_wrong_answer_ends_the_request() {
     }
 }
 
+/// MEM-2.2, MEM-4.4: the old value of a 32-bit word has no more bits than that.
+#[test]
+fn an_old_value_wider_than_its_word() {
+    let (mut rma, mut memory) = (Rma::new(), Vectors::default());
+    let ticket = ticket_of(&rma.atomic(1, 5, 0, AtomicOp::add(1u32), T).unwrap());
+    let old = Operation::Old { ticket, old: 1 << 32 }.encode();
+    let result = rma.deliver(1, 1, Class::Unordered, &old, Delivered::Bytes(&[]), &mut memory);
+    assert_eq!(result, Err(Refusal::Malformed));
+    assert_eq!(rma.poll_event(), Some(RmaEvent::Failed { token: T, error: RmaError::BadAnswer(1) }));
+}
+
 /// MEM-3.3, MEM-4.3: fragments that stick out of what was admitted, at either end of the arithmetic.
 #[test]
 fn fragments_outside_the_transfer_are_ignored() {
@@ -220,7 +231,7 @@ fn a_withdrawn_put_is_forgotten() {
 fn bodies_where_none_belongs_and_fragments_of_the_wrong_class() {
     let (mut rma, mut memory, _, ticket) = waiting();
     memory.add(5, Rights::ALL, vec![0; 1000]);
-    let atomic = Operation::Atomic { ticket, key: 5, offset: 0, op: AtomicOp::FetchAdd(1) };
+    let atomic = Operation::Atomic { ticket, key: 5, offset: 0, op: AtomicOp::add(1u64) };
     let bodiless = [
         atomic,
         Operation::Get { ticket, key: 5, offset: 0, len: 8 },

@@ -35,7 +35,7 @@ fn transfers_of_one_peer() {
 #[test]
 fn an_atomic_without_room_for_its_answer_does_not_happen() {
     let (mut rma, mut memory, region) = target();
-    let head = Operation::Atomic { ticket: TICKET, key: 5, offset: 0, op: AtomicOp::FetchAdd(1) }.encode();
+    let head = Operation::Atomic { ticket: TICKET, key: 5, offset: 0, op: AtomicOp::add(1u64) }.encode();
     for number in 0..ANSWERS_PER_PEER as u64 {
         rma.deliver(1, number, Class::Unordered, &head, Delivered::Bytes(&[]), &mut memory).unwrap();
     }
@@ -54,13 +54,13 @@ fn an_atomic_without_room_for_its_answer_does_not_happen() {
 fn requests_and_lengths() {
     let mut rma = Rma::new();
     for token in 0..TICKETS_MAX as u64 {
-        assert!(rma.atomic(1, 5, 0, AtomicOp::FetchAdd(1), Token(token)).is_ok());
+        assert!(rma.atomic(1, 5, 0, AtomicOp::add(1u64), Token(token)).is_ok());
     }
     let next = Token(TICKETS_MAX as u64);
-    assert_eq!(rma.atomic(1, 5, 0, AtomicOp::FetchAdd(1), next), Err(RmaError::TooMany));
+    assert_eq!(rma.atomic(1, 5, 0, AtomicOp::add(1u64), next), Err(RmaError::TooMany));
     assert!(rma.cancel(Token(0)));
     rma.acknowledged(Token(0));
-    assert!(rma.atomic(1, 5, 0, AtomicOp::FetchAdd(1), next).is_ok());
+    assert!(rma.atomic(1, 5, 0, AtomicOp::add(1u64), next).is_ok());
 
     let long = Segment { region: 0, offset: 0, len: BODY_MAX + 1 };
     let too_long = Err(RmaError::TooLong { len: BODY_MAX + 1, max: BODY_MAX });

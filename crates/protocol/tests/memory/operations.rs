@@ -79,12 +79,44 @@ fn a_get_is_there_when_it_is_done() {
 fn atomics_bring_the_old_value() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
-    assert_eq!(world.atomic(5, 8, AtomicOp::FetchAdd(3)), done(Value::Old(0)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::FetchAdd(u64::MAX)), done(Value::Old(3)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::CompareSwap { expected: 9, new: 1 }), done(Value::Old(2)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::CompareSwap { expected: 2, new: 10 }), done(Value::Old(2)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::Swap(77)), done(Value::Old(10)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::add(3u64)), done(Value::Old(0)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::add(u64::MAX)), done(Value::Old(3)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::compare_swap(9u64, 1)), done(Value::Old(2)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::compare_swap(2u64, 10)), done(Value::Old(2)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::swap(77u64)), done(Value::Old(10)));
     assert_eq!(world.nodes[1].memory.word(slot, 8), 77);
+}
+
+/// MEM-5.1: the other half of a pair of 32-bit words stays as it is, whatever is carried.
+#[test]
+fn narrow_words_have_neighbours() {
+    let mut world = World::new(2);
+    let slot = world.region(1, 5, 64);
+    assert_eq!(world.atomic(5, 12, AtomicOp::swap(7u32)), done(Value::Old(0)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::add(u32::MAX)), done(Value::Old(0)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::add(3u32)), done(Value::Old(u64::from(u32::MAX))));
+    assert_eq!(world.atomic(5, 8, AtomicOp::min(-1i32)), done(Value::Old(2)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::max(5u32)), done(Value::Old(u64::from(u32::MAX))));
+    assert_eq!(world.atomic(5, 8, AtomicOp::max(5i32)), done(Value::Old(u64::from(u32::MAX))));
+    assert_eq!(world.nodes[1].memory.word(slot, 8), 7 << 32 | 5);
+}
+
+/// MEM-5.4: the acknowledgement ends it, or the refusal; no answer is sent, no ticket kept.
+#[test]
+fn an_atomic_that_fetches_nothing_is_done_when_it_is_acknowledged() {
+    let mut world = World::new(2);
+    let slot = world.region(1, 5, 64);
+    for (offset, expected) in [(8, done(Value::Nothing)), (4, refused(Refusal::Misaligned)), (64, refused(Refusal::OutOfBounds))]
+    {
+        let message = Rma::change(5, offset, AtomicOp::or(6u64), T);
+        world.post(0, 1, message);
+        assert!(world.step(0) && world.step(0));
+        assert_eq!((world.nodes[0].rma.outstanding(), world.nodes[1].rma.answers()), (0, 0));
+        assert_eq!(world.take(0), vec![], "not before it is settled");
+        world.run(1);
+        assert_eq!(world.take(0), expected);
+    }
+    assert_eq!(world.nodes[1].memory.word(slot, 8), 6);
 }
 
 /// MEM-5.4.
@@ -92,7 +124,7 @@ fn atomics_bring_the_old_value() {
 fn an_atomic_that_nobody_waits_for_is_not_answered() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
-    let message = world.nodes[0].rma.atomic(1, 5, 0, AtomicOp::FetchAdd(1), Token::NONE).unwrap();
+    let message = world.nodes[0].rma.atomic(1, 5, 0, AtomicOp::add(1u64), Token::NONE).unwrap();
     world.post(0, 1, message);
     world.run(1);
     assert_eq!((world.take(0), world.take(1)), (vec![], vec![]));
@@ -112,7 +144,7 @@ fn what_is_not_granted_is_refused_and_changes_nothing() {
         let bytes = || pattern(len as usize);
         assert_eq!(world.put(1, 0, bytes(), None), refused(Refusal::NotPermitted));
         assert_eq!(world.get(2, 0, into), refused(Refusal::NotPermitted));
-        assert_eq!(world.atomic(2, 0, AtomicOp::Swap(1)), refused(Refusal::NotPermitted));
+        assert_eq!(world.atomic(2, 0, AtomicOp::swap(1u64)), refused(Refusal::NotPermitted));
         assert_eq!(world.put(3, 0, bytes(), None), refused(Refusal::UnknownKey));
         assert_eq!(world.get(3, 0, into), refused(Refusal::UnknownKey));
         for offset in [1001 - len, 1000, 1001, u64::MAX - 4, u64::MAX] {
@@ -146,11 +178,11 @@ fn misaligned_words() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
     for offset in [1, 4, 7, 49] {
-        assert_eq!(world.atomic(5, offset, AtomicOp::FetchAdd(1)), refused(Refusal::Misaligned));
+        assert_eq!(world.atomic(5, offset, AtomicOp::add(1u64)), refused(Refusal::Misaligned));
         let signal = Some(Signal { key: 5, offset, add: 1 });
         assert_eq!(world.put(5, 0, vec![1; 8], signal), refused(Refusal::Misaligned));
     }
-    assert_eq!(world.atomic(5, 57, AtomicOp::FetchAdd(1)), refused(Refusal::OutOfBounds));
+    assert_eq!(world.atomic(5, 57, AtomicOp::add(1u64)), refused(Refusal::OutOfBounds));
     assert!(world.nodes[1].memory.bytes(slot).iter().all(|byte| *byte == 0), "a bad signal keeps the data out, too");
 }
 
@@ -254,9 +286,9 @@ fn a_dead_peer_fails_what_waits_for_it() {
         let mut world = World::new(2);
         world.region(1, 5, 64);
         let rma = &mut world.nodes[0].rma;
-        let _unsettled = rma.atomic(1, 5, 0, AtomicOp::FetchAdd(1), T).unwrap();
-        let _settled = rma.atomic(1, 5, 0, AtomicOp::FetchAdd(1), Token(8)).unwrap();
-        let _other = rma.atomic(2, 5, 0, AtomicOp::FetchAdd(1), Token(9)).unwrap();
+        let _unsettled = rma.atomic(1, 5, 0, AtomicOp::add(1u64), T).unwrap();
+        let _settled = rma.atomic(1, 5, 0, AtomicOp::add(1u64), Token(8)).unwrap();
+        let _other = rma.atomic(2, 5, 0, AtomicOp::add(1u64), Token(9)).unwrap();
         let _put = rma.put(5, 0, Body::Empty, None, Token(10)).unwrap();
         rma.acknowledged(Token(8));
         if !wind_first {

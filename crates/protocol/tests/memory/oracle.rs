@@ -1,72 +1,31 @@
 //! Random operations against a dumb oracle: one after another (every value and every refusal is known), and all at once.
 
-use super::world::{World, apply};
-use oikaze_protocol::block::Block;
-use oikaze_protocol::rma::{AtomicOp, Destination, Rights, RmaError, RmaEvent, Signal, Value};
-use oikaze_protocol::wind::{Body, Refusal, Rows, Segment, Token};
+use super::world::{World, any_atomic, change};
+use oikaze_protocol::rma::{AtomicOp, Rights, Rma, RmaError, RmaEvent, Signal, Value};
+use oikaze_protocol::wind::{Body, Refusal, Segment, Token};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 const LEN: u64 = 600;
-/// The requester's own: the longest block, in rows of one byte with gaps.
-const OWN: u64 = 2 * 40 * 6 * 4;
 
 #[derive(Clone, Debug)]
 enum Op {
     Put { region: usize, offset: u64, len: u64, fill: u8, signal: Option<(usize, u64, u64)> },
     Get { region: usize, offset: u64, len: u64 },
-    Atomic { region: usize, offset: u64, op: AtomicOp },
-    PutBlock { region: usize, block: Block, fill: u8, signal: Option<(usize, u64, u64)> },
-    GetBlock { region: usize, block: Block, into: Block },
-}
-
-/// Every byte's offset, in packed order.
-fn offsets(block: Block) -> Vec<u64> {
-    (0..block.planes).flat_map(|plane| (0..block.rows).map(move |row| (plane, row))).fold(Vec::new(), |mut all, (plane, row)| {
-        let at = block.offset + u64::from(plane) * block.plane_stride + u64::from(row) * block.row_stride;
-        all.extend(at..at + u64::from(block.row));
-        all
-    })
-}
-
-/// Some touch, some lie between each other; overlapping ones are made disjoint for what is written.
-fn block() -> impl Strategy<Value = Block> {
-    let shape = (1..40u32, 1..6u32, 1..4u32);
-    (0..60u64, shape, 0..30u64, 0..30u64).prop_map(|(offset, (row, rows, planes), gap, plane_gap)| {
-        let stride = u64::from(row) + gap;
-        Block::new(offset, row).rows(rows, stride).planes(planes, u64::from(rows) * stride + plane_gap)
-    })
+    Atomic { region: usize, offset: u64, op: AtomicOp, fetch: bool },
 }
 
 /// Region 3 does not exist; some offsets are wild.
 fn op() -> impl Strategy<Value = Op> {
     let offset = prop_oneof![
         8 => 0..LEN,
-        4 => (0..LEN / 8).prop_map(|word| word * 8),
+        4 => (0..LEN / 4).prop_map(|word| word * 4),
         1 => prop::sample::select(vec![LEN, LEN + 1, u64::MAX, u64::MAX - 7, 1 << 63])
     ];
     let region = || prop_oneof![9 => 0..3usize, 1 => Just(3)];
     let len = prop_oneof![0..20u64, 90..110u64, 200..400u64];
     let signal = prop::option::of((region(), offset.clone(), 1..5u64));
-    let atomic = prop_oneof![
-        (0..4u64).prop_map(AtomicOp::FetchAdd),
-        (0..4u64, 0..4u64).prop_map(|(expected, new)| AtomicOp::CompareSwap { expected, new }),
-        any::<u64>().prop_map(AtomicOp::Swap),
-    ];
-    let signal_of_block = signal.clone();
     prop_oneof![
-        (region(), block(), 1..=255u8, signal_of_block).prop_map(|(region, block, fill, signal)| Op::PutBlock {
-            region,
-            block,
-            fill,
-            signal
-        }),
-        (region(), block(), any::<bool>()).prop_map(|(region, block, range)| {
-            let len = block.len().unwrap() as u32;
-            let into = if range { Block::new(7, len) } else { Block::new(3, 1).rows(len, 1 + u64::from(len % 2)) };
-            Op::GetBlock { region, block, into }
-        }),
         (region(), offset.clone(), len.clone(), 1..=255u8, signal).prop_map(|(region, offset, len, fill, signal)| Op::Put {
             region,
             offset,
@@ -75,7 +34,12 @@ fn op() -> impl Strategy<Value = Op> {
             signal
         }),
         (region(), offset.clone(), len).prop_map(|(region, offset, len)| Op::Get { region, offset, len }),
-        (region(), offset, atomic).prop_map(|(region, offset, op)| Op::Atomic { region, offset, op }),
+        (region(), offset, any_atomic(), any::<bool>()).prop_map(|(region, offset, op, fetch)| Op::Atomic {
+            region,
+            offset,
+            op,
+            fetch
+        }),
     ]
 }
 
@@ -95,16 +59,14 @@ impl Oracle {
         if end > bytes.len() as u128 { Err(Refusal::OutOfBounds) } else { Ok(()) }
     }
 
-    fn check_word(&self, region: usize, offset: u64) -> Result<(), Refusal> {
-        self.check(region, offset, 8, Rights::ATOMIC)?;
-        if offset.is_multiple_of(8) { Ok(()) } else { Err(Refusal::Misaligned) }
+    fn check_word(&self, region: usize, offset: u64, width: u64) -> Result<(), Refusal> {
+        self.check(region, offset, width, Rights::ATOMIC)?;
+        if offset.is_multiple_of(width) { Ok(()) } else { Err(Refusal::Misaligned) }
     }
 
     fn change(&mut self, region: usize, offset: u64, op: AtomicOp) -> u64 {
-        let word = &mut self.regions[region].1[offset as usize..offset as usize + 8];
-        let old = u64::from_le_bytes((&*word).try_into().unwrap());
-        word.copy_from_slice(&apply(old, op).to_le_bytes());
-        old
+        let from = offset as usize;
+        change(&mut self.regions[region].1[from..from + op.width().bytes() as usize], op)
     }
 
     fn run(&mut self, op: &Op) -> Result<Value, Refusal> {
@@ -112,11 +74,11 @@ impl Oracle {
             Op::Put { region, offset, len, fill, signal } => {
                 self.check(region, offset, len, Rights::WRITE)?;
                 if let Some((region, offset, _)) = signal {
-                    self.check_word(region, offset)?;
+                    self.check_word(region, offset, 8)?;
                 }
                 self.regions[region].1[offset as usize..(offset + len) as usize].fill(fill);
                 if let Some((region, offset, add)) = signal {
-                    self.change(region, offset, AtomicOp::FetchAdd(add));
+                    self.change(region, offset, AtomicOp::add(add));
                 }
                 Ok(Value::Nothing)
             }
@@ -126,29 +88,10 @@ impl Oracle {
                 self.own[..len].copy_from_slice(&self.regions[region].1[from..from + len]);
                 Ok(Value::Nothing)
             }
-            Op::PutBlock { region, block, fill, signal } => {
-                self.check(region, block.offset, block.hull().unwrap(), Rights::WRITE)?;
-                if let Some((region, offset, _)) = signal {
-                    self.check_word(region, offset)?;
-                }
-                for (nth, at) in offsets(block).into_iter().enumerate() {
-                    self.regions[region].1[at as usize] = fill ^ nth as u8;
-                }
-                if let Some((region, offset, add)) = signal {
-                    self.change(region, offset, AtomicOp::FetchAdd(add));
-                }
-                Ok(Value::Nothing)
-            }
-            Op::GetBlock { region, block, into } => {
-                self.check(region, block.offset, block.hull().unwrap(), Rights::READ)?;
-                for (from, to) in offsets(block).into_iter().zip(offsets(into)) {
-                    self.own[to as usize] = self.regions[region].1[from as usize];
-                }
-                Ok(Value::Nothing)
-            }
-            Op::Atomic { region, offset, op } => {
-                self.check_word(region, offset)?;
-                Ok(Value::Old(self.change(region, offset, op)))
+            Op::Atomic { region, offset, op, fetch } => {
+                self.check_word(region, offset, op.width().bytes())?;
+                let old = self.change(region, offset, op);
+                Ok(if fetch { Value::Old(old) } else { Value::Nothing })
             }
         }
     }
@@ -164,16 +107,8 @@ fn post(world: &mut World, own: u32, op: &Op, token: Token) {
             rma.put(key(region), offset, Body::Inline(vec![fill; len as usize]), signal, token)
         }
         Op::Get { region, offset, len } => rma.get(1, key(region), offset, Segment { region: own, offset: 0, len }, token),
-        Op::PutBlock { region, block, fill, signal } => {
-            let signal = signal.map(|(region, offset, add)| Signal { key: key(region), offset, add });
-            let body = Body::Inline((0..block.len().unwrap()).map(|nth| fill ^ nth as u8).collect());
-            rma.put_block(key(region), block, body, signal, token)
-        }
-        Op::GetBlock { region, block, into } => {
-            let into = Destination::Rows(Arc::new(Rows { region: own, block: into }));
-            rma.get_block(1, key(region), block, into, token)
-        }
-        Op::Atomic { region, offset, op } => rma.atomic(1, key(region), offset, op, token),
+        Op::Atomic { region, offset, op, fetch: true } => rma.atomic(1, key(region), offset, op, token),
+        Op::Atomic { region, offset, op, fetch: false } => Ok(Rma::change(key(region), offset, op, token)),
     };
     world.post(0, 1, message.unwrap());
 }
@@ -183,14 +118,14 @@ proptest! {
     fn one_after_another(ops in prop::collection::vec(op(), 1..40), seed in any::<u64>()) {
         let rights = [Rights::ALL, Rights::READ | Rights::ATOMIC, Rights::WRITE];
         let mut world = World::new(2);
-        let mut oracle = Oracle { regions: Vec::new(), own: vec![0; OWN as usize] };
+        let mut oracle = Oracle { regions: Vec::new(), own: vec![0; LEN as usize] };
         let mut slots = Vec::new();
         for (index, rights) in rights.into_iter().enumerate() {
             let bytes: Vec<u8> = (0..LEN as usize).map(|i| (i * 13 + index) as u8).collect();
             slots.push(world.nodes[1].memory.add(index as u64 + 10, rights, bytes.clone()));
             oracle.regions.push((rights, bytes));
         }
-        let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; OWN as usize]);
+        let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; LEN as usize]);
         for (index, op) in ops.iter().enumerate() {
             let token = Token(index as u64);
             post(&mut world, own, op, token);
@@ -224,7 +159,7 @@ proptest! {
             let body = Body::Inline(vec![index as u8 + 1; *len as usize]);
             let put = rma.put(10, offset, body, signal, Token(token)).unwrap();
             let get = rma.get(1, 12, offset, Segment { region: own, offset, len: *len }, Token(token + 1)).unwrap();
-            let add = rma.atomic(1, 11, 0, AtomicOp::FetchAdd(1), Token(token + 2)).unwrap();
+            let add = rma.atomic(1, 11, 0, AtomicOp::add(1u64), Token(token + 2)).unwrap();
             for message in [put, get, add] {
                 world.post(0, 1, message);
             }

@@ -2,8 +2,9 @@
 //! order and in fragments, and its settlement comes back some time later.
 
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{AtomicOp, Memory, Operation, Published, Rights, Rma, RmaEvent, read_rows};
+use oikaze_protocol::rma::{AtomicOp, Change, Memory, Operation, Published, Rights, Rma, RmaEvent, Width};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
+use proptest::prelude::*;
 use std::collections::VecDeque;
 
 /// Bodies longer than this come in fragments of this.
@@ -86,29 +87,73 @@ impl Memory for Vectors {
     }
 
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
-        if !offset.is_multiple_of(8) {
+        let width = op.width().bytes();
+        if !offset.is_multiple_of(width) {
             return Err(Refusal::Misaligned);
         }
-        self.range(region, offset, 8).ok_or(Refusal::OutOfBounds)?;
-        let old = self.word(region, offset as usize);
-        self.write(region, offset, &apply(old, op).to_le_bytes());
-        Ok(old)
+        let range = self.range(region, offset, width).ok_or(Refusal::OutOfBounds)?;
+        Ok(change(&mut self.slots[region as usize].as_mut().unwrap().bytes[range], op))
     }
 }
 
+/// Does an atomic to a word's bytes; what it was before.
+pub fn change(word: &mut [u8], op: AtomicOp) -> u64 {
+    let mut wide = [0; 8];
+    wide[..word.len()].copy_from_slice(word);
+    let old = u64::from_le_bytes(wide);
+    word.copy_from_slice(&apply(old, op).to_le_bytes()[..word.len()]);
+    old
+}
+
 /// What an atomic makes of a word.
-pub fn apply(old: u64, op: AtomicOp) -> u64 {
-    match op {
-        AtomicOp::FetchAdd(add) => old.wrapping_add(add),
-        AtomicOp::CompareSwap { expected, new } => {
+fn apply(old: u64, op: AtomicOp) -> u64 {
+    let signed = |bits: u64| match op.width() {
+        Width::W32 => i64::from(bits as u32 as i32),
+        Width::W64 => bits as i64,
+    };
+    match op.change() {
+        Change::Add(add) => old.wrapping_add(add) & op.width().mask(),
+        Change::CompareSwap { expected, new } => {
             if old == expected {
                 new
             } else {
                 old
             }
         }
-        AtomicOp::Swap(new) => new,
+        Change::Swap(new) => new,
+        Change::And(bits) => old & bits,
+        Change::Or(bits) => old | bits,
+        Change::Xor(bits) => old ^ bits,
+        Change::Min(other) if other < old => other,
+        Change::Max(other) if other > old => other,
+        Change::MinSigned(other) if signed(other) < signed(old) => other,
+        Change::MaxSigned(other) if signed(other) > signed(old) => other,
+        Change::Min(_) | Change::Max(_) | Change::MinSigned(_) | Change::MaxSigned(_) => old,
     }
+}
+
+/// Any atomic of either width; the operands of most are such that they meet often.
+pub fn any_atomic() -> impl Strategy<Value = AtomicOp> {
+    let operand = || {
+        let near = (0..4u64, any::<bool>()).prop_map(|(near, below)| if below { near.wrapping_neg() } else { near });
+        prop_oneof![3 => near, 1 => any::<u64>()]
+    };
+    let width = prop_oneof![Just(Width::W32), Just(Width::W64)];
+    (0..10, operand(), operand(), width).prop_map(|(which, first, new, width)| {
+        let change = match which {
+            0 => Change::Add(first),
+            1 => Change::CompareSwap { expected: first, new },
+            2 => Change::Swap(first),
+            3 => Change::And(first),
+            4 => Change::Or(first),
+            5 => Change::Xor(first),
+            6 => Change::Min(first),
+            7 => Change::Max(first),
+            8 => Change::MinSigned(first),
+            _ => Change::MaxSigned(first),
+        };
+        AtomicOp::new(width, change)
+    })
 }
 
 /// One node.
@@ -192,19 +237,6 @@ impl World {
         true
     }
 
-    /// The sender takes a message back that is not settled.
-    pub fn withdraw(&mut self, from: Rank, token: Token) {
-        let Self { nodes, flights, .. } = self;
-        flights.retain(|flight| {
-            let taken = flight.from == from && flight.message.token == token && !matches!(flight.stage, Stage::Settled(_));
-            if taken {
-                nodes[flight.to as usize].rma.withdrawn(from, flight.number);
-            }
-            !taken
-        });
-        self.collect();
-    }
-
     /// Until nothing is in flight; the choices follow from `seed`.
     pub fn run(&mut self, seed: u64) {
         let mut state = seed | 1;
@@ -235,15 +267,6 @@ impl World {
             Body::Segment(Segment { region, offset, len }) => {
                 let mut bytes = vec![0; *len as usize];
                 assert!(self.nodes[flight.from as usize].memory.read(*region, *offset, &mut bytes), "a source went away");
-                bytes
-            }
-            Body::Rows(rows) => {
-                let mut bytes = vec![0; rows.len() as usize];
-                let memory = &self.nodes[flight.from as usize].memory;
-                // As Wind does it: a part at a time.
-                for (part, bytes) in (0..).zip(bytes.chunks_mut(FRAGMENT as usize)) {
-                    assert!(read_rows(rows, part * FRAGMENT, bytes, memory), "a source went away");
-                }
                 bytes
             }
             body => body.bytes().to_vec(),

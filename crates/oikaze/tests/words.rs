@@ -1,0 +1,65 @@
+//! Words of remote memory over loopback UDP.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{Region, Rights};
+use std::time::Duration;
+use support::cluster;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn faulty() -> Settings {
+    Settings { fault: Some("loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=21".to_owned()), ..Settings::default() }
+}
+
+#[test]
+fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
+    cluster(2, &Settings::default(), |job| {
+        let mine = job.publish("words", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("words").unwrap();
+        let word = there.word::<i32>(4);
+        let old = |operation: oikaze::Operation<i32>| operation.wait_for(PATIENCE).unwrap();
+        assert_eq!((old(word.swap(-7)), old(word.fetch_add(2)), old(word.fetch_min(3))), (0, -7, -5));
+        assert_eq!((old(word.fetch_max(12)), old(word.fetch_and(10)), old(word.fetch_or(3))), (-5, 12, 8));
+        assert_eq!((old(word.fetch_xor(1)), old(word.compare_swap(10, 1)), old(word.compare_swap(10, 2))), (11, 10, 1));
+        word.add(-5).wait_for(PATIENCE).unwrap();
+        assert_eq!(old(word.load()), -4);
+        let wide = there.word::<u64>(8);
+        // Nothing orders them but that each is done before the next is asked for.
+        let done = |operation: oikaze::Operation<()>| operation.wait_for(PATIENCE).unwrap();
+        (done(wide.store(12)), done(wide.or(3)), done(wide.and(13)), done(wide.xor(1)));
+        assert_eq!(wide.load().wait_for(PATIENCE).unwrap(), 12);
+        (done(wide.max(99)), done(wide.min(98)), done(wide.add(u64::MAX)));
+        assert_eq!(wide.load().wait_for(PATIENCE).unwrap(), 97);
+        job.barrier().unwrap();
+        assert_eq!(mine.word::<i32>(4).load().unwrap(), -4);
+        assert_eq!(mine.word::<u32>(0).load().unwrap(), 0, "the other half");
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-5.2, MEM-5.4: on a bad network each is done once, fetching or not, narrow or wide.
+#[test]
+fn sums_are_conserved_over_a_faulty_network() {
+    cluster(3, &faulty(), |job| {
+        let words = job.publish("words", Region::zeroed(64).unwrap(), Rights::ATOMIC).unwrap();
+        let there = job.peer(0).unwrap().region("words").unwrap();
+        const EACH: u32 = 300;
+        let mut seen = Vec::new();
+        for round in 0..EACH {
+            let quiet = there.word::<u64>(8).add(1 << 32);
+            seen.push(there.word::<u32>(4).fetch_add(3).wait_for(PATIENCE).unwrap());
+            there.word::<u32>(16).or(1 << (round % 32)).wait_for(PATIENCE).unwrap();
+            quiet.wait_for(PATIENCE).unwrap();
+        }
+        assert!(seen.is_sorted_by(|a, b| a < b) && seen.iter().all(|old| old % 3 == 0));
+        job.barrier().unwrap();
+        if job.rank() == 0 {
+            assert_eq!(words.word::<u32>(4).load().unwrap(), 3 * 3 * EACH);
+            assert_eq!(words.word::<u64>(8).load().unwrap(), u64::from(3 * EACH) << 32);
+            assert_eq!(words.word::<u32>(16).load().unwrap(), u32::MAX);
+        }
+        job.barrier().unwrap();
+    });
+}

@@ -1,0 +1,244 @@
+//! Changes of single words (MEM-5): of 32 or 64 bits, signed or not.
+
+/// How long a word is. Its offset is a multiple of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// 32 bits.
+    W32,
+    /// 64 bits.
+    W64,
+}
+
+impl Width {
+    /// Bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Width::W32 => 4,
+            Width::W64 => 8,
+        }
+    }
+
+    /// The bits of a word of this width.
+    #[must_use]
+    pub const fn mask(self) -> u64 {
+        match self {
+            Width::W32 => u32::MAX as u64,
+            Width::W64 => u64::MAX,
+        }
+    }
+}
+
+/// What becomes of a word. Operands are bits, signed ones in two's complement; those above the word's width are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Wrapping add.
+    Add(u64),
+    /// Store `new` if the word is `expected`.
+    CompareSwap {
+        /// What the word must be.
+        expected: u64,
+        /// What it becomes then.
+        new: u64,
+    },
+    /// Store.
+    Swap(u64),
+    /// Keep the bits that are in both.
+    And(u64),
+    /// Set these bits.
+    Or(u64),
+    /// Flip these bits.
+    Xor(u64),
+    /// The smaller of both, unsigned.
+    Min(u64),
+    /// The greater of both, unsigned.
+    Max(u64),
+    /// The smaller of both, signed.
+    MinSigned(u64),
+    /// The greater of both, signed.
+    MaxSigned(u64),
+}
+
+impl Change {
+    /// With its operands passed through `change`.
+    fn map(self, change: impl Fn(u64) -> u64) -> Change {
+        match self {
+            Change::Add(first) => Change::Add(change(first)),
+            Change::CompareSwap { expected, new } => Change::CompareSwap { expected: change(expected), new: change(new) },
+            Change::Swap(first) => Change::Swap(change(first)),
+            Change::And(first) => Change::And(change(first)),
+            Change::Or(first) => Change::Or(change(first)),
+            Change::Xor(first) => Change::Xor(change(first)),
+            Change::Min(first) => Change::Min(change(first)),
+            Change::Max(first) => Change::Max(change(first)),
+            Change::MinSigned(first) => Change::MinSigned(change(first)),
+            Change::MaxSigned(first) => Change::MaxSigned(change(first)),
+        }
+    }
+
+    /// Its number (MEM-2.1) and operands.
+    fn encode(self) -> (u8, u64, u64) {
+        match self {
+            Change::Add(first) => (1, first, 0),
+            Change::CompareSwap { expected, new } => (2, expected, new),
+            Change::Swap(first) => (3, first, 0),
+            Change::And(first) => (4, first, 0),
+            Change::Or(first) => (5, first, 0),
+            Change::Xor(first) => (6, first, 0),
+            Change::Min(first) => (7, first, 0),
+            Change::Max(first) => (8, first, 0),
+            Change::MinSigned(first) => (9, first, 0),
+            Change::MaxSigned(first) => (10, first, 0),
+        }
+    }
+
+    fn decode(number: u8, first: u64, second: u64) -> Option<Change> {
+        let change = match number {
+            1 => Change::Add(first),
+            2 => return Some(Change::CompareSwap { expected: first, new: second }),
+            3 => Change::Swap(first),
+            4 => Change::And(first),
+            5 => Change::Or(first),
+            6 => Change::Xor(first),
+            7 => Change::Min(first),
+            8 => Change::Max(first),
+            9 => Change::MinSigned(first),
+            10 => Change::MaxSigned(first),
+            _ => return None,
+        };
+        (second == 0).then_some(change)
+    }
+}
+
+/// A read-modify-write of one aligned word; the value before is the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicOp {
+    width: Width,
+    change: Change,
+}
+
+/// In an operation's number: the word has 32 bits.
+const NARROW: u8 = 0x80;
+
+impl AtomicOp {
+    /// A change of a word of this width. Bits of operands above the width are dropped.
+    #[must_use]
+    pub fn new(width: Width, change: Change) -> AtomicOp {
+        AtomicOp { width, change: change.map(|operand| operand & width.mask()) }
+    }
+
+    /// Wrapping add.
+    #[must_use]
+    pub fn add<T: Word>(add: T) -> AtomicOp {
+        AtomicOp { width: T::WIDTH, change: Change::Add(add.to_bits()) }
+    }
+
+    /// Store `new` if the word is `expected`.
+    #[must_use]
+    pub fn compare_swap<T: Word>(expected: T, new: T) -> AtomicOp {
+        AtomicOp { width: T::WIDTH, change: Change::CompareSwap { expected: expected.to_bits(), new: new.to_bits() } }
+    }
+
+    /// Store.
+    #[must_use]
+    pub fn swap<T: Word>(new: T) -> AtomicOp {
+        AtomicOp { width: T::WIDTH, change: Change::Swap(new.to_bits()) }
+    }
+
+    /// Keep the bits that are in both.
+    #[must_use]
+    pub fn and<T: Word>(bits: T) -> AtomicOp {
+        AtomicOp { width: T::WIDTH, change: Change::And(bits.to_bits()) }
+    }
+
+    /// Set these bits.
+    #[must_use]
+    pub fn or<T: Word>(bits: T) -> AtomicOp {
+        AtomicOp { width: T::WIDTH, change: Change::Or(bits.to_bits()) }
+    }
+
+    /// Flip these bits.
+    #[must_use]
+    pub fn xor<T: Word>(bits: T) -> AtomicOp {
+        AtomicOp { width: T::WIDTH, change: Change::Xor(bits.to_bits()) }
+    }
+
+    /// The smaller of both, as values of this type.
+    #[must_use]
+    pub fn min<T: Word>(other: T) -> AtomicOp {
+        let other = other.to_bits();
+        AtomicOp { width: T::WIDTH, change: if T::SIGNED { Change::MinSigned(other) } else { Change::Min(other) } }
+    }
+
+    /// The greater of both, as values of this type.
+    #[must_use]
+    pub fn max<T: Word>(other: T) -> AtomicOp {
+        let other = other.to_bits();
+        AtomicOp { width: T::WIDTH, change: if T::SIGNED { Change::MaxSigned(other) } else { Change::Max(other) } }
+    }
+
+    /// How long the word is.
+    #[must_use]
+    pub const fn width(self) -> Width {
+        self.width
+    }
+
+    /// What becomes of it.
+    #[must_use]
+    pub const fn change(self) -> Change {
+        self.change
+    }
+
+    /// As in a head: number, first and second operand (MEM-2.1).
+    pub(super) fn encode(self) -> (u8, u64, u64) {
+        let (number, first, second) = self.change.encode();
+        (if self.width == Width::W32 { number | NARROW } else { number }, first, second)
+    }
+
+    /// From a head; `None` if that means nothing (MEM-2.2).
+    pub(super) fn decode(number: u8, first: u64, second: u64) -> Option<AtomicOp> {
+        let width = if number & NARROW == 0 { Width::W64 } else { Width::W32 };
+        let change = Change::decode(number & !NARROW, first, second)?;
+        ((first | second) & !width.mask() == 0).then_some(AtomicOp { width, change })
+    }
+}
+
+/// What can stand in a word that peers change: `u32`, `i32`, `u64`, `i64`.
+pub trait Word: Copy + Send + Sync + 'static + sealed::Sealed {
+    /// How long it is.
+    const WIDTH: Width;
+    /// Has it a sign?
+    const SIGNED: bool;
+    /// Its bits; zero above its width.
+    fn to_bits(self) -> u64;
+    /// From its bits; what is above its width is dropped.
+    fn from_bits(bits: u64) -> Self;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! word {
+    ($($type:ty: $unsigned:ty, $width:ident, $signed:expr;)*) => {
+        $(
+            impl sealed::Sealed for $type {}
+            impl Word for $type {
+                const WIDTH: Width = Width::$width;
+                const SIGNED: bool = $signed;
+                fn to_bits(self) -> u64 {
+                    u64::from(self as $unsigned)
+                }
+                fn from_bits(bits: u64) -> Self {
+                    bits as $unsigned as $type
+                }
+            }
+        )*
+    };
+}
+word! {
+    u32: u32, W32, false;
+    i32: u32, W32, true;
+    u64: u64, W64, false;
+    i64: u64, W64, true;
+}
