@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze_protocol::rma::{AtomicOp, Memory, Operation, Rights, Rma};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Memory, Operation, Rights, Rma};
 use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Segment, Token};
 
 const LEN: u64 = 256;
@@ -45,6 +45,16 @@ impl Memory for Regions {
             return Err(Refusal::Misaligned);
         }
         self.range(region, offset, op.width().bytes()).map(|_| 7).ok_or(Refusal::OutOfBounds)
+    }
+    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
+        let width = how.width().bytes();
+        assert_eq!(elements.len() as u64 % width, 0, "whole elements");
+        let range = self.range(region, offset, elements.len() as u64).ok_or(Refusal::OutOfBounds)?;
+        if offset % width != 0 {
+            return Err(Refusal::Misaligned);
+        }
+        self.0[region as usize][range].copy_from_slice(elements);
+        Ok(())
     }
 }
 

@@ -82,6 +82,14 @@ impl Error {
         self
     }
 
+    /// What a lost node leaves unknown.
+    pub(crate) fn of_unknown_fate(mut self, fate: Option<&str>) -> Self {
+        if let (Error::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) = (&mut self, fate) {
+            *what = format!("{what}, {fate}");
+        }
+        self
+    }
+
     /// Of something that was tried again and again for this long.
     pub(crate) fn after(mut self, limit: Duration) -> Self {
         if let Error::Failed { what, .. } = &mut self {

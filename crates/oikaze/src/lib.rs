@@ -53,7 +53,7 @@ pub use member::{Job, Reducible};
 pub use oikaze_os::memory::{LocalWord, Region};
 pub use oikaze_protocol::Rank;
 pub use oikaze_protocol::coherence::{Homes, ReduceOp};
-pub use oikaze_protocol::rma::{Rights, Word};
+pub use oikaze_protocol::rma::{Combine, Number, Rights, Word};
 pub use oikaze_protocol::wind::Class;
 pub use operation::{Operation, Outcome};
 pub use region::{LocalRegion, RegionSlice};

@@ -46,6 +46,18 @@ pub(crate) struct What {
     pub at: Option<(Arc<str>, u64)>,
 }
 
+impl What {
+    /// What may have become of it at a node that died before it confirmed (MEM-5.3, MEM-12.5).
+    fn fate(&self) -> Option<&'static str> {
+        match self.verb {
+            "get" => None,
+            "put" => Some("of which any part may be there"),
+            "accumulate" => Some("of which some elements may have been combined, each once at most"),
+            _ => Some("which may have taken place there or not"),
+        }
+    }
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, len, peer, at } = self;
@@ -94,7 +106,8 @@ impl<T: Outcome> Operation<T> {
     }
 
     fn wait_limited(&self, limit: Option<Duration>) -> Result<T> {
-        let value = self.node.outcome(&self.what, &self.completion, limit)?;
+        let value =
+            self.node.outcome(&self.what, &self.completion, limit).map_err(|error| error.of_unknown_fate(self.what.fate()))?;
         T::from_value(value).ok_or_else(|| Error::invalid(self.what.to_string(), "the outcome is of another kind (a defect)"))
     }
 

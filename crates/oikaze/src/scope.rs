@@ -3,7 +3,8 @@
 use crate::engine::{Completion, Request};
 use crate::region::LocalRegion;
 use crate::remote::RemoteRegion;
-use crate::{Error, Job, Operation, Result, Rights};
+use crate::{Combine, Error, Job, Number, Operation, Result, Rights};
+use bytemuck::NoUninit;
 use oikaze_os::memory as os;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -37,6 +38,25 @@ impl<'env> Scope<'_, '_, 'env> {
         self.check_untracked(into)?;
         let lent = self.lend(self.lender.borrow_mut(into))?;
         let operation = there.get(offset, lent.all());
+        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        Ok(operation)
+    }
+
+    /// Combine any numbers with those in a peer's region; see [`RemoteRegion::accumulate`].
+    ///
+    /// # Errors
+    /// The table of regions is full; the memory is a shared array's.
+    pub fn accumulate<T: Number + NoUninit>(
+        &self,
+        there: &RemoteRegion,
+        offset: u64,
+        combine: Combine,
+        numbers: &'env [T],
+    ) -> Result<Operation<()>> {
+        let from = bytemuck::cast_slice(numbers);
+        self.check_untracked(from)?;
+        let lent = self.lend(self.lender.borrow(from))?;
+        let operation = there.accumulate::<T>(offset, combine, lent.all())?;
         self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
         Ok(operation)
     }

@@ -3,7 +3,7 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Region, Rights};
+use oikaze::{Combine, Region, Rights};
 use std::time::Duration;
 use support::cluster;
 
@@ -28,9 +28,14 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
         let wide = there.word::<u64>(8);
         // Nothing orders them but that each is done before the next is asked for.
         let done = |operation: oikaze::Operation<()>| operation.wait_for(PATIENCE).unwrap();
-        (done(wide.store(12)), done(wide.or(3)), done(wide.and(13)), done(wide.xor(1)));
+        done(wide.store(12));
+        done(wide.or(3));
+        done(wide.and(13));
+        done(wide.xor(1));
         assert_eq!(wide.load().wait_for(PATIENCE).unwrap(), 12);
-        (done(wide.max(99)), done(wide.min(98)), done(wide.add(u64::MAX)));
+        done(wide.max(99));
+        done(wide.min(98));
+        done(wide.add(u64::MAX));
         assert_eq!(wide.load().wait_for(PATIENCE).unwrap(), 97);
         job.barrier().unwrap();
         assert_eq!(mine.word::<i32>(4).load().unwrap(), -4);
@@ -59,6 +64,32 @@ fn sums_are_conserved_over_a_faulty_network() {
             assert_eq!(words.word::<u32>(4).load().unwrap(), 3 * 3 * EACH);
             assert_eq!(words.word::<u64>(8).load().unwrap(), u64::from(3 * EACH) << 32);
             assert_eq!(words.word::<u32>(16).load().unwrap(), u32::MAX);
+        }
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-12: arrays that need many datagrams, from several nodes at once, over a bad network; every sum is exact.
+#[test]
+fn arrays_accumulate_over_a_faulty_network() {
+    const LEN: usize = 30_001;
+    cluster(3, &faulty(), |job| {
+        let mine = job.publish("sums", Region::zeroed(LEN * 8 + 8).unwrap(), Rights::ATOMIC).unwrap();
+        let there = job.peer(0).unwrap().region("sums").unwrap();
+        let numbers: Vec<f64> = (0..LEN).map(|index| index as f64 + f64::from(job.rank())).collect();
+        let source = job.register(Region::zeroed(LEN * 8).unwrap()).unwrap();
+        source.write(0, &numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<u8>>()).unwrap();
+        let counted = there.accumulate::<f64>(8, Combine::Sum, source.all()).unwrap();
+        job.scope(|scope| scope.accumulate(&there, 8, Combine::Sum, &numbers)?.wait_for(PATIENCE)).unwrap();
+        counted.wait_for(PATIENCE).unwrap();
+        there.accumulate_copy(0, Combine::Max, &[job.rank() as i32, -1]).unwrap().wait_for(PATIENCE).unwrap();
+        job.barrier().unwrap();
+        if job.rank() == 0 {
+            assert_eq!((mine.word::<i32>(0).load().unwrap(), mine.word::<i32>(4).load().unwrap()), (2, 0));
+            for index in 0..LEN {
+                let sum = f64::from_bits(mine.load_u64(8 + 8 * index as u64).unwrap());
+                assert_eq!(sum, 2.0 * (3.0 * index as f64 + 3.0), "{index}");
+            }
         }
         job.barrier().unwrap();
     });

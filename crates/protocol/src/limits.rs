@@ -159,6 +159,8 @@ pub const NAMES_LISTED: usize = 1024;
 pub const TICKETS_MAX: usize = MESSAGES_IN_FLIGHT;
 /// Fragmented puts and answers of one peer that have begun and are not whole.
 pub const TRANSFERS_PER_PEER: usize = 16_384;
+/// Elements of one peer's accumulates of which not all bytes have come: a fragment begins and ends in one.
+pub const CUT_ELEMENTS_PER_PEER: usize = 16_384;
 /// Answers to one peer that Wind has not taken yet.
 pub const ANSWERS_PER_PEER: usize = 16_384;
 /// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that shares its datagram.
@@ -186,6 +188,7 @@ const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at mo
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX <= 1450 - 28);
 const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - PAGE <= 2);
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);
+const _: () = assert!(CUT_ELEMENTS_PER_PEER > 2 * BODY_RANGES_MAX, "one accumulate alone always has room");
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");

@@ -36,11 +36,12 @@ pub enum Bug {
     KeepNumbersOfDead = 26,
     ForgetKeepalive = 27,
     NoticeDeathLate = 28,
+    RepeatElement = 29,
 }
 
 impl Bug {
     /// All of them, for the test that plants each in turn.
-    pub const ALL: [Bug; 28] = [
+    pub const ALL: [Bug; 29] = [
         Bug::AcceptDuplicateDatagram,
         Bug::AcceptDuplicateMessage,
         Bug::DeliverOrderedEarly,
@@ -69,6 +70,7 @@ impl Bug {
         Bug::KeepNumbersOfDead,
         Bug::ForgetKeepalive,
         Bug::NoticeDeathLate,
+        Bug::RepeatElement,
     ];
 }
 

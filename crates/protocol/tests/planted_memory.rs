@@ -7,7 +7,7 @@
 mod world;
 
 use oikaze_protocol::planted::{Bug, plant};
-use oikaze_protocol::rma::{AtomicOp, Rights, Signal};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Element, Rights, Rma, Signal};
 use oikaze_protocol::wind::{Body, Segment, Token};
 use world::World;
 
@@ -41,6 +41,16 @@ fn atomic_repeats() -> bool {
     world.nodes[1].memory.word(slot, 0) != 1
 }
 
+fn element_repeats() -> bool {
+    let mut world = World::new(2);
+    let slot = world.region(1, 5, 400);
+    let how = Accumulation { element: Element::U32, combine: Combine::Sum };
+    let message = Rma::accumulate(5, 0, how, Body::Inline([1, 0, 0, 0].repeat(100)), T).unwrap();
+    world.post(0, 1, message);
+    world.run(1);
+    world.nodes[1].memory.bytes(slot).chunks(4).any(|element| element != [1, 0, 0, 0])
+}
+
 fn get_completes_early() -> bool {
     let mut world = World::new(2);
     world.nodes[1].memory.add(5, Rights::READ, vec![1; 900]);
@@ -57,13 +67,15 @@ fn get_completes_early() -> bool {
 
 #[test]
 fn each_planted_bug_shows() {
-    let symptoms = || (signal_overtakes(500), atomic_repeats(), get_completes_early());
-    assert_eq!(symptoms(), (false, false, false));
+    let symptoms = || (signal_overtakes(500), atomic_repeats(), get_completes_early(), element_repeats());
+    assert_eq!(symptoms(), (false, false, false, false));
     plant(Some(Bug::SignalBeforeData));
-    assert_eq!(symptoms(), (true, false, false));
+    assert_eq!(symptoms(), (true, false, false, false));
     plant(Some(Bug::RepeatAtomic));
-    assert_eq!(symptoms(), (false, true, false));
+    assert_eq!(symptoms(), (false, true, false, false));
     plant(Some(Bug::CompleteBeforePlaced));
-    assert_eq!(symptoms(), (false, false, true));
+    assert_eq!(symptoms(), (false, false, true, false));
+    plant(Some(Bug::RepeatElement));
+    assert_eq!(symptoms(), (false, false, false, true));
     plant(None);
 }

@@ -302,6 +302,8 @@ impl Cluster {
         if !self.oracle.is_disturbed() {
             self.oracle.memory.check_words().map_err(|what| (0, what))?;
         }
+        self.oracle.memory.check_counts().map_err(|what| (0, what))?;
+        self.oracle.sums.check().map_err(|what| (0, what))?;
         self.oracle.memory.check_fixed(FIXED_LEN).map_err(|what| (0, what))?;
         self.audit()
     }

@@ -1,7 +1,7 @@
 //! One node: its engine, its threads, and what it must do when.
 
 use crate::net::{SharedMailbox, SimLink, address_of, nowhere, open};
-use crate::oracle::{NodeMemory, Oracle};
+use crate::oracle::{NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
 use crate::plan::{Plan, Role};
 use crate::program::{Accessor, Context, FIXED_LEN, Layout, Mail, Messenger, Program, Sharer, SimEngine, Together, WORDS_LEN};
@@ -253,7 +253,7 @@ fn publish(
     rank: Rank,
     engine: &mut SimEngine,
     submissions: &SegQueue<Submission>,
-    oracle: &Oracle,
+    oracle: &mut Oracle,
 ) -> Result<NodeMemory, String> {
     let no_memory = |error: oikaze_os::memory::MemoryError| error.to_string();
     let fixed = Region::private(FIXED_LEN).map_err(no_memory)?;
@@ -262,10 +262,13 @@ fn publish(
     let arena = if rank.is_multiple_of(2) { Region::private(arena_len) } else { Region::shared(arena_len) }.map_err(no_memory)?;
     let words = Region::private(WORDS_LEN).map_err(no_memory)?;
     let closed = Region::private(4096).map_err(no_memory)?;
+    let sums = Region::private(SUMS_LEN).map_err(no_memory)?;
+    oracle.sums.add_node(rank, sums.clone());
     let regions = [
         ("fixed", &fixed, Rights::READ),
         ("arena", &arena, Rights::READ | Rights::WRITE),
         ("words", &words, Rights::READ | Rights::ATOMIC),
+        ("sums", &sums, Rights::ATOMIC),
         ("closed", &closed, Rights::NONE),
     ];
     for (name, region, rights) in regions {

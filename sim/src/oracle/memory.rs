@@ -1,5 +1,6 @@
 //! Regions: what every node's memory must hold, and that no atomic was done twice or not at all (spec/memory.md).
 
+use crate::program::ONES;
 use crate::random::{bytes_of, mix};
 use crate::violation::Check;
 use oikaze_os::memory::Region;
@@ -11,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Word {
     /// Atomics asked for.
     pub asked: u64,
+    /// Atomics that were answered or acknowledged.
+    pub done: u64,
     /// Sum of what was added.
     pub sum: u64,
     /// Old values that came back (for words that are only added 1 to).
@@ -144,6 +147,23 @@ impl MemoryOracle {
         for watch in self.watches.range((node, 0)..=(node, u64::MAX)).map(|(_, watch)| watch) {
             if self.value(node, watch.word) == watch.raised {
                 self.holds("a signal was given before its data was there", node, watch.offset, &watch.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of words that are only added 1 to: at least as often as was confirmed, at most as often as was asked, whoever died.
+    ///
+    /// # Errors
+    /// One was added to more often, or less.
+    pub fn check_counts(&self) -> Check {
+        for ((node, offset), word) in self.words.iter().filter(|((_, offset), _)| *offset < ONES * 8) {
+            let value = self.value(*node, *offset);
+            if value < word.done || value > word.asked {
+                return Err(format!(
+                    "word {offset} of node {node} is {value} after 1 was added {} times, {} of them confirmed",
+                    word.asked, word.done
+                ));
             }
         }
         Ok(())

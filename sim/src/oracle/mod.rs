@@ -3,10 +3,12 @@
 mod memory;
 mod messages;
 mod shared;
+mod sums;
 
 pub use memory::{MemoryOracle, NodeMemory, Watch, Word};
 pub use messages::{Claim, MessageId, MessageOracle};
 pub use shared::SharedOracle;
+pub use sums::{Addends, SUMS_LEN, SumsOracle};
 
 use crate::violation::Check;
 use oikaze::engine::Failure;
@@ -25,6 +27,8 @@ pub struct Oracle {
     pub messages: MessageOracle,
     /// Of regions.
     pub memory: MemoryOracle,
+    /// Of arrays that are added to.
+    pub sums: SumsOracle,
     /// Of locks and collectives.
     pub shared: SharedOracle,
     /// The node that was killed.
@@ -46,6 +50,7 @@ impl Oracle {
         Oracle {
             messages: MessageOracle::new(seed),
             memory: MemoryOracle::new(seed),
+            sums: SumsOracle::default(),
             shared: SharedOracle::new(nodes),
             killed: None,
             isolated: None,

@@ -1,14 +1,18 @@
 //! A thread that uses other nodes' memory: puts with and without signals, gets, atomics, lookups, and what must be refused.
 
+mod nonsense;
+mod sums;
+mod words;
+
 use super::doing::{Doing, UnderWay};
-use super::layout::{EXCHANGED, FIXED_LEN, Layout, ONES, SIGNALS, SUMS, WORDS_LEN};
+use super::layout::{FIXED_LEN, Layout, SIGNALS};
 use super::{Context, Program, Progress};
 use crate::oracle::{Claim, Oracle, Watch};
 use crate::random::{Random, bytes_of};
 use oikaze::engine::{Failure, Request, Value};
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{AtomicOp, Published, RmaError, Signal};
+use oikaze_protocol::rma::{Published, RmaError, Signal};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
 use std::collections::BTreeMap;
@@ -19,7 +23,7 @@ use std::time::Duration;
 /// What the own memory of an operation holds while nobody uses it.
 const IDLE: u8 = 0xA5;
 /// The regions that every node publishes.
-const NAMES: [&str; 4] = ["fixed", "arena", "words", "closed"];
+const NAMES: [&str; 5] = ["fixed", "arena", "words", "sums", "closed"];
 
 /// How much an accessor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,12 +217,13 @@ impl Accessor {
         let missing = NAMES.into_iter().find(|name| !self.target(target).found.contains_key(name));
         let asked = match missing {
             Some(name) => Some((Doing::Lookup(name), Request::Lookup { at: target, name: name.to_owned() })),
-            None => match self.random.below(16) {
+            None => match self.random.below(18) {
                 0..=5 => self.put(context, target, slot),
                 6..=8 => self.get(context, target, slot),
                 9..=11 => self.add(context, target),
                 12 | 13 => self.exchange(context, target),
-                14 => self.nonsense(target),
+                14 | 15 => Some(self.accumulate(context, target, slot)),
+                16 => self.nonsense(target),
                 _ => {
                     let name = format!("nothing {}", self.begun);
                     Some((Doing::LookupNothing, Request::Lookup { at: target, name }))
@@ -312,50 +317,6 @@ impl Accessor {
         let into = self.segment(slot, expected.len());
         let key = self.key(target, name);
         Some((Doing::Get { expected, range }, Request::Get { from: target, key, offset, into }))
-    }
-
-    fn add(&mut self, context: &mut Context<'_>, target: Rank) -> Option<(Doing, Request)> {
-        let (word, add) = match self.random.chance(0.6) {
-            true => (self.random.below(ONES) * 8, 1),
-            false => ((ONES + self.random.below(SUMS)) * 8, self.random.word()),
-        };
-        let known = context.oracle.memory.word(target, word);
-        known.asked += 1;
-        known.sum = known.sum.wrapping_add(add);
-        let key = self.key(target, "words");
-        let fetch = self.random.chance(0.6);
-        Some((Doing::Add { word, add, fetch }, Request::Atomic { at: target, key, offset: word, op: AtomicOp::add(add), fetch }))
-    }
-
-    fn exchange(&mut self, context: &mut Context<'_>, target: Rank) -> Option<(Doing, Request)> {
-        let word = (ONES + SUMS + self.random.below(EXCHANGED)) * 8;
-        let new = context.oracle.memory.unique();
-        // Often right, as the oracle sees the word; often overtaken by others.
-        let seen = context.oracle.memory.value(target, word);
-        let expected = self.random.chance(0.7).then_some(seen);
-        context.oracle.memory.word(target, word).tried.insert(new);
-        let op = expected.map_or(AtomicOp::swap(new), |expected| AtomicOp::compare_swap(expected, new));
-        let key = self.key(target, "words");
-        Some((Doing::Exchange { word, expected, new }, Request::Atomic { at: target, key, offset: word, op, fetch: true }))
-    }
-
-    fn nonsense(&mut self, target: Rank) -> Option<(Doing, Request)> {
-        let body = || Body::Inline(vec![7; 40]);
-        let (fixed, arena, words) = (self.key(target, "fixed"), self.key(target, "arena"), self.key(target, "words"));
-        let closed = self.key(target, "closed");
-        let end = self.target(target).found.get("arena").map_or(0, |published| published.len);
-        let put = |key, offset| Request::Put { to: target, key, offset, body: body(), signal: None };
-        let add = |key, offset| Request::Atomic { at: target, key, offset, op: AtomicOp::add(1u64), fetch: true };
-        let (refusal, request) = match self.random.below(7) {
-            0 => (Refusal::UnknownKey, put(1, 0)),
-            1 => (Refusal::NotPermitted, put(fixed, 0)),
-            2 => (Refusal::NotPermitted, put(closed, 0)),
-            3 => (Refusal::OutOfBounds, put(arena, end - 39)),
-            4 => (Refusal::OutOfBounds, put(arena, u64::MAX - 10)),
-            5 => (Refusal::Misaligned, add(words, 4)),
-            _ => (Refusal::OutOfBounds, add(words, WORDS_LEN as u64)),
-        };
-        Some((Doing::Nonsense(refusal), request))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One-sided operations under way, and what must be true when each is settled.
 
-use crate::oracle::{MessageId, Oracle};
+use crate::oracle::{Addends, MessageId, Oracle};
 use oikaze::engine::{Completion, Failure, Value};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::RmaError;
@@ -52,6 +52,8 @@ pub enum Doing {
         /// The new value.
         new: u64,
     },
+    /// Add to elements of an array.
+    Accumulate(Addends),
     /// What the target must refuse.
     Nonsense(Refusal),
 }
@@ -98,6 +100,7 @@ impl Doing {
             Doing::Get { expected, range } => format!("get of {} bytes from {range:?}", expected.len()),
             Doing::Add { word, add, fetch } => format!("add of {add} to word {word}, fetching {fetch}"),
             Doing::Exchange { word, expected, new } => format!("exchange of word {word} from {expected:?} to {new}"),
+            Doing::Accumulate(Addends { array, range, .. }) => format!("accumulate of {range:?} of array {array}"),
             Doing::Nonsense(refusal) => format!("what must be refused ({refusal:?})"),
         }
     }
@@ -117,7 +120,14 @@ impl Doing {
                 false => Err(format!("{} brought other bytes from node {target} than are there", self.name())),
             },
             (Doing::Add { word, add, fetch: true }, Value::Word(old)) => added(oracle, target, *word, *add, *old),
-            (Doing::Add { fetch: false, .. }, Value::Done) => Ok(()),
+            (Doing::Add { word, fetch: false, .. }, Value::Done) => {
+                oracle.memory.word(target, *word).done += 1;
+                Ok(())
+            }
+            (Doing::Accumulate(addends), Value::Done) => {
+                oracle.sums.done(target, addends);
+                Ok(())
+            }
             (Doing::Exchange { word, expected, new }, Value::Word(old)) => {
                 exchanged(oracle, target, *word, *expected, *new, *old)
             }
@@ -138,6 +148,7 @@ impl Doing {
 
 fn added(oracle: &mut Oracle, target: Rank, word: u64, add: u64, old: u64) -> Result<(), String> {
     let known = oracle.memory.word(target, word);
+    known.done += 1;
     if add == 1 && (!known.olds.insert(old) || old >= known.asked) {
         return Err(format!(
             "adding 1 to word {word} of node {target} gave {old}, twice or after only {} additions",

@@ -8,7 +8,7 @@ mod plan_shared;
 mod sharer;
 
 pub use accessor::{Accessor, Work};
-pub use layout::{FIXED_LEN, Layout, WORDS_LEN};
+pub use layout::{FIXED_LEN, Layout, ONES, WORDS_LEN};
 pub use messenger::{Mail, Messenger};
 pub use plan_shared::SharedPlan;
 pub use plan_shared::Size;

@@ -4,7 +4,7 @@ use super::operation::Completion;
 use oikaze_os::memory::{Region, RegionTable};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
-use oikaze_protocol::rma::{AtomicOp, Published, Rights, Signal};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Published, Rights, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
 use std::any::Any;
 use std::ops::Range;
@@ -61,6 +61,19 @@ pub enum Request {
         op: AtomicOp,
         /// Does somebody want the value before? Else it is done when it is acknowledged.
         fetch: bool,
+    },
+    /// Combine elements with those of a peer's region.
+    Accumulate {
+        /// Whose.
+        to: Rank,
+        /// Which region.
+        key: u64,
+        /// Bytes from its start; a multiple of the element's width.
+        offset: u64,
+        /// What they are and how.
+        how: Accumulation,
+        /// The elements, as they stand in memory.
+        body: Body,
     },
     /// Find a region that a peer has published.
     Lookup {

@@ -2,6 +2,7 @@
 //!
 //! [`Peer`] stands here; what can be done with a [`RemoteRegion`] stands in a file for each kind of operation.
 
+mod accumulate;
 mod put;
 mod region;
 mod words;

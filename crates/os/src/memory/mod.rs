@@ -15,6 +15,7 @@
 //! values, so the mixture is never worse than wrong data. Programs order their accesses by signals (an atomic word written
 //! after the data: release, read with acquire) or by completions.
 
+mod accumulate;
 mod available;
 pub mod borrowed;
 mod error;

@@ -3,7 +3,7 @@
 use super::region::Side;
 use super::{AccessError, Gather, MemoryError, Region, RegionKind, Scatter};
 use core::hash::{BuildHasherDefault, Hasher};
-use oikaze_protocol::rma::{AtomicOp, Memory, Rights};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Memory, Rights};
 use oikaze_protocol::wind::{Refusal, Segment};
 use std::collections::{HashMap, VecDeque};
 
@@ -213,6 +213,11 @@ impl Memory for RegionTable {
             return Err(Refusal::Misaligned);
         }
         region.atomic_from(Side::Runtime, offset, op).map_err(refusal)
+    }
+
+    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
+        let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
+        region.accumulate_from(Side::Runtime, offset, how, elements).map_err(refusal)
     }
 }
 

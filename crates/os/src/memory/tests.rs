@@ -1,7 +1,7 @@
 //! Regions and their table against a table of vectors; words shared by threads.
 
 use super::*;
-use oikaze_protocol::rma::{AtomicOp, Change, Memory, Rights, Width};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, Combine, Element, Memory, Rights, Width};
 use oikaze_protocol::wind::{Refusal, Segment};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -298,6 +298,61 @@ fn typed_words_are_what_their_type_says() {
         assert_eq!(region.word::<u32>(1).load(), Ok(u32::from_ne_bytes([2, 3, 4, 5])));
         assert_eq!(region.word::<u32>(0).store(1), Err(AccessError::ReadOnly));
     });
+}
+
+/// MEM-12.1, MEM-12.2, MEM-12.3, in the program's memory.
+#[test]
+fn elements_are_combined_as_their_type_says() {
+    let region = Region::shared(4096).unwrap();
+    region.accumulate(8, Combine::Sum, &[1.5_f64, -2.0, f64::INFINITY]).unwrap();
+    region.accumulate(8, Combine::Sum, &[0.25_f64, 2.0, f64::NEG_INFINITY]).unwrap();
+    let float = |offset| f64::from_bits(region.load_u64(offset).unwrap());
+    assert!(float(8) == 1.75 && float(16) == 0.0 && float(24).is_nan());
+    region.accumulate(24, Combine::Max, &[-1.0_f64]).unwrap();
+    assert_eq!(float(24), -1.0, "a NaN gives way");
+    region.accumulate(100, Combine::Min, &[-3_i32, 4]).unwrap();
+    region.accumulate(100, Combine::Max, &[0xFFFF_FFF0_u32, 3]).unwrap();
+    assert_eq!((region.word::<i32>(100).load(), region.word::<i32>(104).load()), (Ok(-3), Ok(3)));
+    region.accumulate(104, Combine::Sum, &[u32::MAX]).unwrap();
+    assert_eq!((region.word::<u32>(104).load(), region.word::<u32>(108).load()), (Ok(2), Ok(0)), "nothing is carried");
+    let nothing: [f32; 0] = [];
+    region.accumulate(4096, Combine::Sum, &nothing).unwrap();
+    assert_eq!(
+        region.accumulate(4092, Combine::Sum, &[1_u64]),
+        Err(AccessError::OutOfBounds { offset: 4092, len: 8, size: 4096 })
+    );
+    assert_eq!(region.accumulate(4, Combine::Sum, &[1_u64, 2]), Err(AccessError::Misaligned { offset: 4, width: 8 }));
+    with_borrowed(&[0; 8], |lent| assert_eq!(lent.accumulate(0, Combine::Sum, &[1_u32]), Err(AccessError::ReadOnly)));
+}
+
+/// MEM-12.4: sums of floating-point numbers that are exact lose nothing, from both mappings, beside atomics of the same width.
+#[test]
+fn threads_lose_no_element() {
+    let region = Region::shared(4096).unwrap();
+    let add = Accumulation { element: Element::F64, combine: Combine::Sum };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (region, mut table) = (region.clone(), RegionTable::new());
+            let slot = table.insert_local(region.clone()).unwrap();
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    if thread % 2 == 0 {
+                        region.accumulate(0, Combine::Sum, &[1.0_f64; 4]).unwrap();
+                        region.word::<u32>(64).fetch_add(1).unwrap();
+                    } else {
+                        let ones: Vec<u8> = [1.0_f64; 4].iter().flat_map(|one| one.to_ne_bytes()).collect();
+                        table.accumulate(slot, 0, add, &ones).unwrap();
+                        let one = Accumulation { element: Element::U32, combine: Combine::Sum };
+                        table.accumulate(slot, 64, one, &1_u32.to_ne_bytes()).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    for offset in [0, 8, 16, 24] {
+        assert_eq!(f64::from_bits(region.load_u64(offset).unwrap()), 8000.0);
+    }
+    assert_eq!(region.word::<u32>(64).load(), Ok(8000));
 }
 
 #[test]

@@ -214,7 +214,7 @@ macro_rules! change {
     ($name:ident, $bits:ty: $unsigned:ident, $signed:ident) => {
         /// # Safety
         /// `word` is valid and aligned for the call, and nobody has references to it but atomic ones.
-        unsafe fn $name(word: NonNull<$bits>, change: Change) -> $bits {
+        pub(super) unsafe fn $name(word: NonNull<$bits>, change: Change) -> $bits {
             // SAFETY: the caller vouches for it.
             let (unsigned, signed) = unsafe { ($unsigned::from_ptr(word.as_ptr()), $signed::from_ptr(word.cast().as_ptr())) };
             match change {

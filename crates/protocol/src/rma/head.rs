@@ -3,7 +3,7 @@
 //! Little-endian, fixed length for each kind, no padding: for every kind there is exactly one encoding of a meaning, and a head that
 //! is one byte too long or too short, or has a bit set that means nothing, is malformed (MEM-2.2).
 
-use super::{AtomicOp, Rights};
+use super::{Accumulation, AtomicOp, Rights};
 use crate::limits::HEAD_MAX;
 use crate::wind::{Class, Head, Refusal};
 
@@ -23,6 +23,8 @@ pub enum Kind {
     Atomic = 0x04,
     /// Ask for a region by its name.
     Lookup = 0x05,
+    /// Elements to be combined with those of a region.
+    Accumulate = 0x06,
     /// A user's message.
     User = 0x10,
     /// Shared arrays: the rest of the head belongs to [`crate::coherence`].
@@ -48,6 +50,7 @@ pub fn kind(head: &[u8]) -> Kind {
         Some(0x03) => Kind::Get,
         Some(0x04) => Kind::Atomic,
         Some(0x05) => Kind::Lookup,
+        Some(0x06) => Kind::Accumulate,
         Some(0x10) => Kind::User,
         Some(0x20) => Kind::Coherence,
         Some(0x81) => Kind::Data,
@@ -62,7 +65,7 @@ pub fn kind(head: &[u8]) -> Kind {
 /// Is the body of such a message placed where it belongs, if the message is admitted at all?
 #[must_use]
 pub fn places(class: Class, head: &[u8]) -> bool {
-    class == Class::Unordered && matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::Data)
+    class == Class::Unordered && matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::Accumulate | Kind::Data)
 }
 
 /// What the requester calls its request; comes back in the answer.
@@ -138,6 +141,15 @@ pub enum Operation {
         /// The change.
         op: AtomicOp,
     },
+    /// Combine the elements in the body with those from `offset` on.
+    Accumulate {
+        /// The region's key.
+        key: u64,
+        /// Bytes from its start.
+        offset: u64,
+        /// What they are and how.
+        how: Accumulation,
+    },
     /// Which region has the name in the body?
     Lookup {
         /// To be named in the answer.
@@ -202,6 +214,7 @@ impl Operation {
                 let (number, first, second) = op.encode();
                 out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(number).word(first).word(second)
             }
+            Operation::Accumulate { key, offset, how } => out.kind(Kind::Accumulate).word(key).word(offset).bytes(&how.encode()),
             Operation::Lookup { ticket } => out.kind(Kind::Lookup).ticket(ticket),
             Operation::User { tag } => out.kind(Kind::User).word(tag),
             Operation::Data { ticket } => out.kind(Kind::Data).ticket(ticket),
@@ -234,6 +247,10 @@ impl Operation {
             },
             Kind::Atomic => {
                 Operation::Atomic { ticket: bytes.ticket()?, key: bytes.word()?, offset: bytes.word()?, op: bytes.atomic()? }
+            }
+            Kind::Accumulate => {
+                let (key, offset) = (bytes.word()?, bytes.word()?);
+                Operation::Accumulate { key, offset, how: Accumulation::decode(bytes.byte()?, bytes.byte()?)? }
             }
             Kind::Lookup => Operation::Lookup { ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)? },
             Kind::User => Operation::User { tag: bytes.word()? },

@@ -1,6 +1,6 @@
 //! What remote memory asks of the machine's memory.
 
-use super::AtomicOp;
+use super::{Accumulation, AtomicOp};
 use crate::wind::Refusal;
 
 /// What a region grants to peers: a set of bits.
@@ -55,4 +55,11 @@ pub trait Memory {
     /// # Errors
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`].
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal>;
+
+    /// Combine whole elements, as they stand in memory, with those from `offset` on, each atomically. What can be wrong is found before
+    /// the first one changes, also if there are none.
+    ///
+    /// # Errors
+    /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`], [`Refusal::NotPermitted`].
+    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal>;
 }

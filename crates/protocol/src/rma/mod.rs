@@ -8,14 +8,17 @@
 //! | operation | message | complete when |
 //! |---|---|---|
 //! | put, put with signal | head + data | Wind has the acknowledgement, which the peer sends after it has placed (and signalled) |
+//! | accumulate | head + elements | as a put |
 //! | get | head, then an answer with data | the answer has been delivered into the destination |
 //! | atomic, fetching | head, then an answer with the old value | the answer has been delivered |
 //! | atomic, not fetching | head | Wind has the acknowledgement |
 //! | lookup | head + name, then an answer | the answer has been delivered |
 //! | user message | head + data | Wind has the acknowledgement |
 
+mod accumulate;
 mod answer;
 mod atomic;
+mod element;
 mod event;
 mod head;
 mod memory;
@@ -25,6 +28,7 @@ mod serve;
 mod ticket;
 
 pub use atomic::{AtomicOp, Change, Width, Word};
+pub use element::{Accumulation, Combine, Element, Number};
 pub use event::{RmaError, RmaEvent, Value};
 pub use head::{Kind, Operation, Published, Signal, TicketId, kind, places};
 pub use memory::{Memory, Rights};
@@ -32,6 +36,7 @@ pub use memory::{Memory, Rights};
 use crate::Rank;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
 use crate::wind::{Body, Class, Message, Refusal, Token};
+use accumulate::{Accumulate, Cuts};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use names::Names;
@@ -43,8 +48,19 @@ use ticket::Tickets;
 /// then given to another region, can never be hit (MEM-3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transfer {
-    Put { key: u64, offset: u64, len: u64 },
-    Data { ticket: TicketId },
+    Put {
+        key: u64,
+        offset: u64,
+        len: u64,
+    },
+    Data {
+        ticket: TicketId,
+    },
+    /// `missed`: why some of it was not combined.
+    Accumulate {
+        asked: Accumulate,
+        missed: Option<Refusal>,
+    },
 }
 
 /// What is known of one peer. Empty when nothing is in flight.
@@ -52,6 +68,8 @@ enum Transfer {
 struct Peer {
     /// By message number.
     transfers: BTreeMap<u64, Transfer>,
+    /// Elements of accumulates of which not all bytes have come.
+    cuts: Cuts,
     /// Waiting in `Rma::answers`.
     answers: usize,
 }
@@ -231,6 +249,7 @@ impl Rma {
     fn end(&mut self, from: Rank, number: u64) -> Option<Transfer> {
         let peer = self.peers.get_mut(&from)?;
         let transfer = peer.transfers.remove(&number);
+        peer.cuts.forget(number);
         if peer.transfers.is_empty() && peer.answers == 0 {
             self.peers.remove(&from);
         }

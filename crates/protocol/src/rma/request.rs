@@ -1,7 +1,7 @@
 //! The requester: calls become messages, Wind's events become completions (MEM-7.3).
 
 use super::ticket::Asked;
-use super::{AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names};
+use super::{Accumulation, AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names};
 use crate::Rank;
 use crate::limits::{BODY_MAX, MESSAGE_BODY_MAX};
 use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
@@ -47,6 +47,16 @@ impl Rma {
     pub fn change(key: u64, offset: u64, op: AtomicOp, token: Token) -> Message {
         let head = Operation::Atomic { ticket: TicketId::NONE, key, offset, op }.encode();
         Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body: Body::Empty, token }
+    }
+
+    /// Combine the elements of `body` with those from `offset` on of the region with this key, each at most once (MEM-12).
+    ///
+    /// # Errors
+    /// Longer than one operation carries.
+    pub fn accumulate(key: u64, offset: u64, how: Accumulation, body: Body, token: Token) -> Result<Message, RmaError> {
+        fits(body.len(), BODY_MAX)?;
+        let head = Operation::Accumulate { key, offset, how }.encode();
+        Ok(Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body, token })
     }
 
     /// Which region has node `to` published under this name? (MEM-6)

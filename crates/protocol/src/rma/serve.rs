@@ -1,5 +1,6 @@
 //! The target: what peers ask of this node's memory. Everything here came from a network (MEM-9.2).
 
+use super::accumulate::Accumulate;
 use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer, Width};
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED};
@@ -13,6 +14,9 @@ impl Rma {
         let admitted = match Operation::decode(head) {
             Some(Operation::Put { key, offset, signal }) if class == Class::Unordered => {
                 self.admit_put(from, number, Put { key, offset, len, signal }, memory)
+            }
+            Some(Operation::Accumulate { key, offset, how }) if class == Class::Unordered => {
+                self.admit_accumulate(from, number, Accumulate { key, offset, len, how }, memory)
             }
             Some(Operation::Data { ticket }) if class == Class::Unordered => self.admit_data(from, number, ticket, len, memory),
             Some(Operation::User { .. }) => room(len, MESSAGE_BODY_MAX, Refusal::NoRoom),
@@ -50,6 +54,10 @@ impl Rma {
                 let Some(at) = within(into.offset, into.len, start, bytes) else { return };
                 memory.write(into.region, at, bytes);
             }
+            Some(Transfer::Accumulate { asked, .. }) => {
+                let asked = *asked;
+                self.place_elements(from, number, asked, start, bytes, memory);
+            }
             None => {}
         }
     }
@@ -63,6 +71,8 @@ impl Rma {
                 let Segment { region, offset, len } = self.destination(from, number, ticket)?;
                 (region, offset, len)
             }
+            // What comes is not what will be there (MEM-12.4).
+            Transfer::Accumulate { .. } => return None,
         };
         let inside = start.checked_add(len)? <= whole;
         inside.then_some(Segment { region, offset: offset.checked_add(start)?, len })
@@ -87,6 +97,9 @@ impl Rma {
         match operation {
             Operation::Put { key, offset, signal } => {
                 deliver_put(Put { key, offset, len: length(&body), signal }, transfer, &body, memory)
+            }
+            Operation::Accumulate { key, offset, how } => {
+                Rma::deliver_accumulate(Accumulate { key, offset, len: length(&body), how }, transfer, &body, memory)
             }
             Operation::Data { ticket } => self.deliver_data(from, number, ticket, transfer, &body, memory),
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
@@ -236,7 +249,7 @@ fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<
 }
 
 /// Where `bytes`, `start` bytes into a transfer of `len` bytes at `offset`, belong; `None` if they stick out.
-fn within(offset: u64, len: u64, start: u64, bytes: &[u8]) -> Option<u64> {
+pub(super) fn within(offset: u64, len: u64, start: u64, bytes: &[u8]) -> Option<u64> {
     let end = start.checked_add(bytes.len() as u64)?;
     (end <= len).then(|| offset.checked_add(start)).flatten()
 }

@@ -1,8 +1,10 @@
 //! Heads: MEM-2.
 
-use super::world::any_atomic;
+use super::world::{any_accumulation, any_atomic};
 use oikaze_protocol::limits::HEAD_MAX;
-use oikaze_protocol::rma::{AtomicOp, Kind, Operation, Published, Rights, Signal, TicketId, kind};
+use oikaze_protocol::rma::{
+    Accumulation, AtomicOp, Combine, Element, Kind, Operation, Published, Rights, Signal, TicketId, kind,
+};
 use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
 
@@ -21,6 +23,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         (prop_oneof![ticket(), Just(TicketId::NONE)], any::<(u64, u64)>(), any_atomic())
             .prop_map(|(ticket, (key, offset), op)| Operation::Atomic { ticket, key, offset, op }),
         ticket().prop_map(|ticket| Operation::Lookup { ticket }),
+        (any::<(u64, u64)>(), any_accumulation()).prop_map(|((key, offset), how)| Operation::Accumulate { key, offset, how }),
         any::<u64>().prop_map(|tag| Operation::User { tag }),
         ticket().prop_map(|ticket| Operation::Data { ticket }),
         (ticket(), any::<u64>()).prop_map(|(ticket, old)| Operation::Old { ticket, old }),
@@ -55,9 +58,9 @@ proptest! {
 
     /// MEM-2.2: random bytes are refused, or are the one encoding of what they mean.
     #[test]
-    fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..16usize) {
+    fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..17usize) {
         if let Some(byte) = bytes.first_mut() {
-            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x85][first];
+            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x85, 7][first];
         }
         if let Some(operation) = Operation::decode(&bytes) {
             prop_assert_eq!(operation.encode().to_vec(), bytes);
@@ -100,6 +103,14 @@ fn bits_that_mean_nothing_are_malformed() {
     }
     head[at - 1] = 0x82;
     assert!(Operation::decode(&head).is_some());
+
+    let how = Accumulation { element: Element::F64, combine: Combine::Max };
+    let head = Operation::Accumulate { key: 1, offset: 0, how }.encode();
+    for (at, byte) in [(17, 0), (17, 7), (18, 0), (18, 4)] {
+        let mut head = head.clone();
+        head[at] = byte;
+        assert_eq!(Operation::decode(&head), None, "no such element or combination");
+    }
 
     let published = Published { key: 1, len: 1, rights: Rights::ALL };
     let mut head = Operation::Found { ticket, published }.encode();

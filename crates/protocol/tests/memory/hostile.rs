@@ -279,7 +279,7 @@ fn a_garbled_list_of_names() {
 
 /// Bytes of nearly valid messages, so that more than the first check is reached.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
-    let kind = prop::sample::select(vec![1u8, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0x85, 0x77]);
+    let kind = prop::sample::select(vec![1u8, 2, 3, 4, 5, 6, 7, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0x85, 0x77]);
     let word = prop_oneof![
         prop::sample::select(vec![0u64, 1, 5, 7, 8, 9, 50, 300, 399, 400, 1000, u64::MAX, u64::MAX - 7]),
         any::<u64>()

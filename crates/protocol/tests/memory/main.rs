@@ -1,5 +1,6 @@
 //! Remote memory (spec/memory.md): two ends, a pipe between them that cuts and reorders, and oracles.
 
+mod accumulate;
 mod heads;
 mod hostile;
 mod limits;

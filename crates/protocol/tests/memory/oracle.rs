@@ -1,7 +1,7 @@
 //! Random operations against a dumb oracle: one after another (every value and every refusal is known), and all at once.
 
-use super::world::{World, any_atomic, change};
-use oikaze_protocol::rma::{AtomicOp, Rights, Rma, RmaError, RmaEvent, Signal, Value};
+use super::world::{World, any_accumulation, any_atomic, change, combine};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Rights, Rma, RmaError, RmaEvent, Signal, Value};
 use oikaze_protocol::wind::{Body, Refusal, Segment, Token};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ enum Op {
     Put { region: usize, offset: u64, len: u64, fill: u8, signal: Option<(usize, u64, u64)> },
     Get { region: usize, offset: u64, len: u64 },
     Atomic { region: usize, offset: u64, op: AtomicOp, fetch: bool },
+    Accumulate { region: usize, offset: u64, how: Accumulation, body: Vec<u8> },
 }
 
 /// Region 3 does not exist; some offsets are wild.
@@ -34,13 +35,25 @@ fn op() -> impl Strategy<Value = Op> {
             signal
         }),
         (region(), offset.clone(), len).prop_map(|(region, offset, len)| Op::Get { region, offset, len }),
-        (region(), offset, any_atomic(), any::<bool>()).prop_map(|(region, offset, op, fetch)| Op::Atomic {
+        (region(), offset.clone(), any_atomic(), any::<bool>()).prop_map(|(region, offset, op, fetch)| Op::Atomic {
             region,
             offset,
             op,
             fetch
         }),
+        (region(), offset, any_accumulation(), elements()).prop_map(|(region, offset, how, body)| Op::Accumulate {
+            region,
+            offset,
+            how,
+            body
+        }),
     ]
+}
+
+/// Bytes that make sense as elements of every kind, mostly whole ones. (No NaN among them: which one comes of two is not said.)
+fn elements() -> impl Strategy<Value = Vec<u8>> {
+    let len = prop_oneof![3 => (0..50usize).prop_map(|count| count * 8), 2 => (0..100usize).prop_map(|count| count * 4), 1 => 0..400usize];
+    (len, any::<u8>()).prop_map(|(len, seed)| (0..len).map(|at| (at as u8).wrapping_mul(29).wrapping_add(seed) & 0x3F).collect())
 }
 
 /// Three regions of the target with different rights, as plain vectors.
@@ -93,6 +106,19 @@ impl Oracle {
                 let old = self.change(region, offset, op);
                 Ok(if fetch { Value::Old(old) } else { Value::Nothing })
             }
+            Op::Accumulate { region, offset, how, ref body } => {
+                let (len, width) = (body.len() as u64, how.width().bytes());
+                self.check(region, offset, len, Rights::ATOMIC)?;
+                if len % width != 0 {
+                    return Err(Refusal::Malformed);
+                }
+                if offset % width != 0 {
+                    return Err(Refusal::Misaligned);
+                }
+                let from = offset as usize;
+                combine(&mut self.regions[region].1[from..from + body.len()], how, body);
+                Ok(Value::Nothing)
+            }
         }
     }
 }
@@ -108,6 +134,9 @@ fn post(world: &mut World, own: u32, op: &Op, token: Token) {
         }
         Op::Get { region, offset, len } => rma.get(1, key(region), offset, Segment { region: own, offset: 0, len }, token),
         Op::Atomic { region, offset, op, fetch: true } => rma.atomic(1, key(region), offset, op, token),
+        Op::Accumulate { region, offset, how, ref body } => {
+            Rma::accumulate(key(region), offset, how, Body::Inline(body.clone()), token)
+        }
         Op::Atomic { region, offset, op, fetch: false } => Ok(Rma::change(key(region), offset, op, token)),
     };
     world.post(0, 1, message.unwrap());
@@ -121,7 +150,7 @@ proptest! {
         let mut oracle = Oracle { regions: Vec::new(), own: vec![0; LEN as usize] };
         let mut slots = Vec::new();
         for (index, rights) in rights.into_iter().enumerate() {
-            let bytes: Vec<u8> = (0..LEN as usize).map(|i| (i * 13 + index) as u8).collect();
+            let bytes: Vec<u8> = (0..LEN as usize).map(|i| (i * 13 + index) as u8 & 0x3F).collect();
             slots.push(world.nodes[1].memory.add(index as u64 + 10, rights, bytes.clone()));
             oracle.regions.push((rights, bytes));
         }

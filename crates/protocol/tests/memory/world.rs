@@ -2,7 +2,9 @@
 //! order and in fragments, and its settlement comes back some time later.
 
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{AtomicOp, Change, Memory, Operation, Published, Rights, Rma, RmaEvent, Width};
+use oikaze_protocol::rma::{
+    Accumulation, AtomicOp, Change, Combine, Element, Memory, Operation, Published, Rights, Rma, RmaEvent, Width,
+};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -94,6 +96,16 @@ impl Memory for Vectors {
         let range = self.range(region, offset, width).ok_or(Refusal::OutOfBounds)?;
         Ok(change(&mut self.slots[region as usize].as_mut().unwrap().bytes[range], op))
     }
+
+    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
+        let range = self.range(region, offset, elements.len() as u64).ok_or(Refusal::OutOfBounds)?;
+        if !offset.is_multiple_of(how.width().bytes()) {
+            return Err(Refusal::Misaligned);
+        }
+        assert!((elements.len() as u64).is_multiple_of(how.width().bytes()), "whole elements");
+        combine(&mut self.slots[region as usize].as_mut().unwrap().bytes[range], how, elements);
+        Ok(())
+    }
 }
 
 /// Does an atomic to a word's bytes; what it was before.
@@ -130,6 +142,41 @@ fn apply(old: u64, op: AtomicOp) -> u64 {
         Change::MaxSigned(other) if signed(other) > signed(old) => other,
         Change::Min(_) | Change::Max(_) | Change::MinSigned(_) | Change::MaxSigned(_) => old,
     }
+}
+
+/// Combines elements with those that are there, by what Rust's own types do.
+pub fn combine(there: &mut [u8], how: Accumulation, elements: &[u8]) {
+    macro_rules! each {
+        ($type:ty, $sum:expr, $min:expr, $max:expr) => {
+            for (there, other) in there.chunks_exact_mut(size_of::<$type>()).zip(elements.chunks_exact(size_of::<$type>())) {
+                let here = <$type>::from_le_bytes((&*there).try_into().unwrap());
+                let other = <$type>::from_le_bytes(other.try_into().unwrap());
+                let one: $type = match how.combine {
+                    Combine::Sum => $sum(here, other),
+                    Combine::Min => $min(here, other),
+                    Combine::Max => $max(here, other),
+                };
+                there.copy_from_slice(&one.to_le_bytes());
+            }
+        };
+    }
+    // No zero of the tests has a sign, so that the order of both zeros does not matter here.
+    match how.element {
+        Element::U32 => each!(u32, u32::wrapping_add, u32::min, u32::max),
+        Element::I32 => each!(i32, i32::wrapping_add, i32::min, i32::max),
+        Element::U64 => each!(u64, u64::wrapping_add, u64::min, u64::max),
+        Element::I64 => each!(i64, i64::wrapping_add, i64::min, i64::max),
+        Element::F32 => each!(f32, std::ops::Add::add, f32::min, f32::max),
+        Element::F64 => each!(f64, std::ops::Add::add, f64::min, f64::max),
+    }
+}
+
+/// Elements of any kind, combined in any way.
+pub fn any_accumulation() -> impl Strategy<Value = Accumulation> {
+    let element = [Element::U32, Element::I32, Element::U64, Element::I64, Element::F32, Element::F64];
+    let combine = [Combine::Sum, Combine::Min, Combine::Max];
+    (prop::sample::select(element.to_vec()), prop::sample::select(combine.to_vec()))
+        .prop_map(|(element, combine)| Accumulation { element, combine })
 }
 
 /// Any atomic of either width; the operands of most are such that they meet often.

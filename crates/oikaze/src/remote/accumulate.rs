@@ -1,0 +1,70 @@
+//! Arrays of numbers combined with those in a peer's region: at most once each, whatever the network does.
+
+use super::{COPY_MAX, RemoteRegion};
+use crate::engine::{Keep, Request};
+use crate::operation::Operation;
+use crate::region::RegionSlice;
+use crate::{Error, Result};
+use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
+use oikaze_protocol::wind::Body;
+
+impl RemoteRegion {
+    /// Combine the numbers in a counted slice with those from `offset` on over there: add them, or leave the smaller or the greater one
+    /// of each pair. Each is combined atomically with respect to atomics of its width and to other accumulates, in any order.
+    ///
+    /// If it fails because the peer was lost, some may have been combined, none of them twice (MEM-12.5).
+    ///
+    /// ```no_run
+    /// # fn example(there: &oikaze::RemoteRegion, gradients: &oikaze::LocalRegion) -> oikaze::Result<()> {
+    /// there.accumulate::<f32>(0, oikaze::Combine::Sum, gradients.all())?.wait()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The slice does not hold whole numbers.
+    pub fn accumulate<T: Number>(&self, offset: u64, combine: Combine, from: RegionSlice) -> Result<Operation<()>> {
+        let segment = from.segment();
+        let (width, len) = (size_of::<T>() as u64, segment.len);
+        if !len.is_multiple_of(width) {
+            return Err(Error::invalid(
+                self.what("accumulate", offset, len).to_string(),
+                format!("{len} bytes are not a whole number of elements of {width} bytes; take a slice that is"),
+            ));
+        }
+        let how = Accumulation { element: T::ELEMENT, combine };
+        Ok(self.accumulate_body(offset, how, Body::Segment(segment), Some(from.keep())))
+    }
+
+    /// As [`RemoteRegion::accumulate`], of up to [`COPY_MAX`] bytes of numbers, copied before the call returns.
+    ///
+    /// # Errors
+    /// More than [`COPY_MAX`] bytes.
+    pub fn accumulate_copy<T: Number>(&self, offset: u64, combine: Combine, numbers: &[T]) -> Result<Operation<()>> {
+        let width = size_of::<T>();
+        let len = size_of_val(numbers);
+        if len > COPY_MAX {
+            return Err(Error::invalid(
+                self.what("accumulate", offset, len as u64).to_string(),
+                format!("accumulate_copy takes up to {COPY_MAX} bytes; use a registered region (accumulate) or a scope for more"),
+            ));
+        }
+        let how = Accumulation { element: T::ELEMENT, combine };
+        let body = Body::filled(len, |bytes| {
+            for (place, number) in bytes.chunks_exact_mut(width).zip(numbers) {
+                let bits = number.bits();
+                match how.width() {
+                    Width::W32 => place.copy_from_slice(&(bits as u32).to_ne_bytes()),
+                    Width::W64 => place.copy_from_slice(&bits.to_ne_bytes()),
+                }
+            }
+            true
+        });
+        Ok(self.accumulate_body(offset, how, body.unwrap_or(Body::Empty), None))
+    }
+
+    fn accumulate_body(&self, offset: u64, how: Accumulation, body: Body, keep: Keep) -> Operation<()> {
+        let len = body.len();
+        let request = Request::Accumulate { to: self.peer.rank, key: self.published.key, offset, how, body };
+        self.peer.begin(request, keep, self.what("accumulate", offset, len))
+    }
+}
