@@ -36,7 +36,7 @@ enum What {
     Remote(suite::WireRun),
     /// Two processes of one machine, beside UCX through shared memory.
     Shm(suite::Run),
-    /// Figures of the papers that this comes from, measured again: paper 004, throughput by size.
+    /// Figures of the papers that this comes from, measured again.
     Papers(papers::Run),
     /// One end of a floor (started by the bench itself).
     #[command(hide = true, subcommand)]

@@ -1,13 +1,19 @@
 //! The papers' figures, measured again on today's machine, and drawn beside what the papers found.
 
+mod paper_001;
+mod paper_003;
 mod paper_004;
 mod plot;
+mod report;
 
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use crate::error::{Error, Tried};
+use crate::record::{Record, write_lines};
+use crate::suite::warn_if_busy;
 
 /// How the papers' figures are measured.
 #[derive(Args)]
@@ -18,6 +24,9 @@ pub struct Run {
     /// Alternating rounds; the median is reported.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
     rounds: u32,
+    /// Only these figures; repeated, or several separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(FIGURES.map(|(name, _)| name)))]
+    figure: Vec<String>,
     /// Where the results go, as JSON and SVG.
     #[arg(long, value_name = "DIRECTORY", default_value = "target/papers")]
     out: PathBuf,
@@ -26,11 +35,28 @@ pub struct Run {
     json: Option<PathBuf>,
 }
 
-/// Runs all of them.
+/// Measures a figure, and draws it.
+type Measure = fn(&Run) -> Result<Vec<Record>, Error>;
+
+/// All of them: how they are called, and what measures them.
+const FIGURES: [(&str, Measure); 4] = [
+    ("001-figure-5", paper_001::throughput),
+    ("001-figure-6", paper_001::latency),
+    ("003-figure-5", paper_003::consecutive),
+    ("004-figure-6", paper_004::throughput),
+];
+
+/// Runs those that are asked for.
 ///
 /// # Errors
 /// No root; something could not be run or written.
 pub fn bench(run: &Run) -> Result<(), Error> {
     std::fs::create_dir_all(&run.out).tried(format!("making {}", run.out.display()))?;
-    paper_004::throughput(run)
+    warn_if_busy();
+    let wanted = |name: &str| run.figure.is_empty() || run.figure.iter().any(|figure| figure == name);
+    let mut records = Vec::new();
+    for (_, measure) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
+        records.extend(measure(run)?);
+    }
+    write_lines(&records, run.json.as_deref())
 }

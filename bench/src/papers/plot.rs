@@ -3,16 +3,27 @@
 use std::fmt::Write;
 
 /// One line: its name, and its points.
+#[derive(Clone)]
 pub struct Line {
     pub name: &'static str,
     pub points: Vec<(f64, f64)>,
 }
 
-/// A picture. Across is logarithmic (powers of two), up is linear from 0.
+/// How values go up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// From 0.
+    Linear,
+    /// By powers of ten, for what differs by more than eyes can compare: then and now.
+    Logarithmic,
+}
+
+/// A picture. Across is logarithmic (powers of two).
 pub struct Plot {
     pub title: &'static str,
     pub across: &'static str,
     pub up: &'static str,
+    pub scale: Scale,
     /// Below the picture, a line each.
     pub notes: Vec<String>,
     pub lines: Vec<Line>,
@@ -41,7 +52,7 @@ impl Plot {
              <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
         );
         text(&mut svg, (LEFT, 28.0), "start", &format!("<tspan font-size=\"16\">{}</tspan>", escaped(self.title)));
-        let axes = Axes::of(&self.lines);
+        let axes = Axes::of(&self.lines, self.scale);
         self.draw_axes(&mut svg, &axes);
         for (place, (line, colour)) in self.lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
             draw(&mut svg, &axes, line, colour);
@@ -69,16 +80,72 @@ impl Plot {
             let _ = writeln!(svg, "<path d=\"M{x:.1} {bottom}v5\" stroke=\"#444\"/>");
             text(svg, (x, bottom + 20.0), "middle", &size(power));
         }
-        let decimals = if axes.step < 0.1 { 2 } else { 1 };
-        let mut value = 0.0;
-        while value <= axes.top + axes.step / 2.0 {
+        for (value, label) in axes.up.marks() {
             let y = axes.y(value);
             let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>");
-            text(svg, (LEFT - 8.0, y + 4.0), "end", &format!("{value:.decimals$}"));
-            value += axes.step;
+            text(svg, (LEFT - 8.0, y + 4.0), "end", &label);
         }
         text(svg, ((LEFT + right) / 2.0, bottom + 44.0), "middle", &escaped(self.across));
         text(svg, (LEFT - 8.0, TOP - 8.0), "end", &escaped(self.up));
+    }
+}
+
+/// The axis of the values.
+#[derive(Clone, Copy)]
+enum Up {
+    Linear {
+        top: f64,
+        step: f64,
+    },
+    /// From one power of ten to another.
+    Logarithmic {
+        first: i32,
+        last: i32,
+    },
+}
+
+impl Up {
+    fn of(values: &[f64], scale: Scale) -> Self {
+        let most = values.iter().copied().fold(0.0, f64::max).max(1e-9);
+        match scale {
+            Scale::Linear => {
+                // Four to ten steps of 1, 2 or 5 times a power of ten.
+                let coarse = 10_f64.powf((most / 4.0).log10().floor());
+                let step =
+                    [5.0, 2.0, 1.0].into_iter().map(|times| times * coarse).find(|step| most / step >= 4.0).unwrap_or(coarse);
+                Self::Linear { top: (most / step).ceil() * step, step }
+            }
+            Scale::Logarithmic => {
+                let least = values.iter().copied().filter(|&value| value > 0.0).fold(most, f64::min);
+                let first = least.log10().floor() as i32;
+                Self::Logarithmic { first, last: (most.log10().ceil() as i32).max(first + 1) }
+            }
+        }
+    }
+
+    /// Where a value is, from 0 at the bottom to 1 at the top.
+    fn share(self, value: f64) -> f64 {
+        match self {
+            Self::Linear { top, .. } => value / top,
+            Self::Logarithmic { first, last } => {
+                let power = value.max(10_f64.powi(first)).log10();
+                (power - f64::from(first)) / f64::from(last - first)
+            }
+        }
+    }
+
+    fn marks(self) -> Vec<(f64, String)> {
+        match self {
+            Self::Linear { top, step } => {
+                let decimals = if step < 0.1 { 2 } else { 1 };
+                let values = (0..=(top / step).round() as u32).map(|n| f64::from(n) * step);
+                values.map(|value| (value, format!("{value:.decimals$}"))).collect()
+            }
+            Self::Logarithmic { first, last } => {
+                let marked = |power: i32| (10_f64.powi(power), format!("{:.*}", (-power).max(0) as usize, 10_f64.powi(power)));
+                (first..=last).map(marked).collect()
+            }
+        }
     }
 }
 
@@ -86,21 +153,17 @@ impl Plot {
 struct Axes {
     first: i32,
     last: i32,
-    top: f64,
-    step: f64,
+    up: Up,
 }
 
 impl Axes {
-    fn of(lines: &[Line]) -> Self {
+    fn of(lines: &[Line], scale: Scale) -> Self {
         let points = || lines.iter().flat_map(|line| &line.points);
         let powers = || points().map(|&(x, _)| x.max(1.0).log2());
         let first = powers().fold(f64::INFINITY, f64::min).min(60.0).floor() as i32;
         let last = (powers().fold(0.0, f64::max).ceil() as i32).max(first + 1);
-        let most = points().map(|&(_, y)| y).fold(0.0, f64::max).max(1e-9);
-        // Four to ten steps of 1, 2 or 5 times a power of ten.
-        let coarse = 10_f64.powf((most / 4.0).log10().floor());
-        let step = [5.0, 2.0, 1.0].into_iter().map(|times| times * coarse).find(|step| most / step >= 4.0).unwrap_or(coarse);
-        Self { first, last, top: (most / step).ceil() * step, step }
+        let values: Vec<f64> = points().map(|&(_, y)| y).collect();
+        Self { first, last, up: Up::of(&values, scale) }
     }
 
     fn x(&self, value: f64) -> f64 {
@@ -109,7 +172,7 @@ impl Axes {
     }
 
     fn y(&self, value: f64) -> f64 {
-        HEIGHT - BOTTOM - value / self.top * (HEIGHT - BOTTOM - TOP)
+        HEIGHT - BOTTOM - self.up.share(value) * (HEIGHT - BOTTOM - TOP)
     }
 }
 
@@ -167,20 +230,31 @@ mod tests {
     #[test]
     fn axes_hold_all_points() {
         let lines = [Line { name: "a", points: vec![(64.0, 0.1), (65_507.0, 3.7)] }];
-        let axes = Axes::of(&lines);
+        let axes = Axes::of(&lines, Scale::Linear);
         assert_eq!((axes.first, axes.last), (6, 16));
-        assert!(axes.top >= 3.7 && (axes.x(64.0) - LEFT).abs() < 1e-9 && axes.y(3.7) >= TOP);
-        let steps = axes.top / axes.step;
-        assert!((4.0..=11.0).contains(&steps), "{steps}");
-        let nothing = Axes::of(&[]);
-        assert!(nothing.x(8.0).is_finite() && nothing.y(0.0).is_finite());
+        assert!((axes.x(64.0) - LEFT).abs() < 1e-9 && axes.y(3.7) >= TOP);
+        assert!((5..=12).contains(&axes.up.marks().len()));
+        for scale in [Scale::Linear, Scale::Logarithmic] {
+            let nothing = Axes::of(&[], scale);
+            assert!(nothing.x(8.0).is_finite() && nothing.y(0.0).is_finite());
+        }
+    }
+
+    #[test]
+    fn what_differs_much_goes_up_by_powers_of_ten() {
+        let lines = [Line { name: "now", points: vec![(64.0, 3.0)] }, Line { name: "then", points: vec![(64.0, 250.0)] }];
+        let axes = Axes::of(&lines, Scale::Logarithmic);
+        let marks: Vec<String> = axes.up.marks().into_iter().map(|(_, label)| label).collect();
+        assert_eq!(marks, ["1", "10", "100", "1000"]);
+        assert!((axes.y(1.0) - (HEIGHT - BOTTOM)).abs() < 1e-9 && (axes.y(1000.0) - TOP).abs() < 1e-9);
+        assert_eq!(Axes::of(&[Line { name: "a", points: vec![(8.0, 0.02)] }], Scale::Logarithmic).up.marks()[0].1, "0.01");
     }
 
     #[test]
     fn a_picture_is_well_formed() {
         let lines = vec![Line { name: "a < b", points: vec![(8.0, 1.0), (1024.0, 2.0)] }];
         let notes = vec!["long ".repeat(60)];
-        let svg = Plot { title: "t & u", across: "bytes", up: "GB/s", notes, lines }.svg();
+        let svg = Plot { title: "t & u", across: "bytes", up: "GB/s", scale: Scale::Linear, notes, lines }.svg();
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(svg.contains("a &lt; b") && svg.contains("t &amp; u") && svg.contains(">1K<"));
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());

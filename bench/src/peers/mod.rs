@@ -35,6 +35,14 @@ impl Effort {
 /// What one measurement has found: most cases have one figure, some more.
 pub type Found = Vec<(Figure, f64)>;
 
+/// The figure of a case that has one.
+///
+/// # Errors
+/// There is none.
+pub fn only(found: Found) -> Result<f64, Error> {
+    found.first().map(|&(_, value)| value).ok_or_else(|| Error::new("a system has found nothing"))
+}
+
 /// A system.
 pub trait System {
     /// As in the records.

@@ -22,6 +22,7 @@ pub enum Test {
     Strided,
     Accumulate,
     Fifo,
+    Consecutive,
 }
 
 /// What comes out: one number, under a name of its own.
@@ -76,6 +77,8 @@ pub enum Figure {
     Accumulate,
     /// Elements pushed into a queue of another node, a second, from two nodes.
     Fifo,
+    /// As `put_lat`, of a header of 32 bytes and the data at once.
+    ConsecutiveLat,
 }
 
 impl Figure {
@@ -106,6 +109,7 @@ impl Figure {
             Self::Strided => "strided",
             Self::Accumulate => "accumulate",
             Self::Fifo => "fifo",
+            Self::ConsecutiveLat => "consecutive_lat",
         }
     }
 
@@ -141,6 +145,7 @@ impl Figure {
             Self::Strided => Test::Strided,
             Self::Accumulate => Test::Accumulate,
             Self::Fifo => Test::Fifo,
+            Self::ConsecutiveLat => Test::Consecutive,
         }
     }
 }

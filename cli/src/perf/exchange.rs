@@ -31,6 +31,10 @@ impl Bench<'_> {
                 self.ping_put(u64::from(turn) + 1)?;
                 2
             }
+            Test::Consecutive => {
+                self.ping_consecutive(u64::from(turn) + 1)?;
+                2
+            }
             Test::Message => {
                 self.ping_message(u64::from(turn))?;
                 2

@@ -1,6 +1,6 @@
 //! What every measurement has: two nodes, their memory, and what came out.
 
-use super::{Half, Perf, Test};
+use super::{Half, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
 use oikaze::{Error, Job, LocalRegion, Peer, Region, RemoteRegion, Result, Rights};
 use std::time::Duration;
@@ -106,9 +106,9 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Memory begins with what single operations use: a source, and a place where they land.
+/// Memory begins with what single operations use: a source, and a place where they land, and at its end the same for a header.
 pub fn exchanged(size: usize) -> usize {
-    (2 * size.next_multiple_of(8)).next_multiple_of(4096)
+    (2 * size.next_multiple_of(8) + consecutive::ROOM).next_multiple_of(4096)
 }
 
 /// Behind it is the memory that many operations walk through.

@@ -5,6 +5,7 @@
 //! compare-swap, barrier).
 //! Throughput is measured with several operations in flight, walking through memory that no cache holds.
 
+mod consecutive;
 mod exchange;
 mod measure;
 mod mixed;
@@ -25,6 +26,8 @@ pub enum Test {
     Put,
     /// Write to the peer's memory: from call to completion
     PutDone,
+    /// A header of 32 bytes and at once the data behind it, each a put of its own: latency of one way, until both are there
+    Consecutive,
     /// Read from the peer's memory: from call to completion, and throughput
     Get,
     /// Messages: latency of one way, and throughput

@@ -1,0 +1,150 @@
+//! A figure of a paper beside the same figure of today: measured in rounds, written as JSON, drawn as SVG.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::Run;
+use super::plot::{Line, Plot, Scale};
+use crate::error::{Error, Tried};
+use crate::lab::Place;
+use crate::record::{Record, median, table};
+use crate::suite::machine;
+
+/// Which figure, and what the paper says of it.
+pub struct Figure {
+    /// As its file is called: `004-figure-6`.
+    pub name: &'static str,
+    pub title: &'static str,
+    pub across: &'static str,
+    pub up: &'static str,
+    pub scale: Scale,
+    /// Where it is measured now, in words.
+    pub now: String,
+    /// What the paper found, in words.
+    pub then: &'static str,
+    /// On what.
+    pub then_machine: &'static str,
+    /// The paper's own lines, as far as its text has numbers; in the unit of `up`.
+    pub then_lines: Vec<Line>,
+    /// Today's lines, in the order in which they are drawn.
+    pub systems: &'static [&'static str],
+    /// The one that the table compares with.
+    pub base: &'static str,
+}
+
+impl Figure {
+    /// Measures all sizes in each of the rounds; `one` gives each system's value at a size.
+    ///
+    /// # Errors
+    /// Of `one`.
+    pub fn measure(
+        &self,
+        run: &Run,
+        place: Option<Place>,
+        sizes: &[usize],
+        mut one: impl FnMut(usize) -> Result<Vec<(&'static str, f64)>, Error>,
+    ) -> Result<Vec<Record>, Error> {
+        let mut records = self.blank(place, sizes);
+        for round in 1..=run.rounds {
+            eprintln!("{}, round {round} of {}", self.name, run.rounds);
+            for &size in sizes {
+                for (system, value) in one(size)? {
+                    let same = |record: &&mut Record| (record.size, record.system) == (size, system);
+                    records.iter_mut().find(same).into_iter().for_each(|record| record.rounds.push(value));
+                }
+            }
+        }
+        // A system need not have every size.
+        Ok(records.into_iter().filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record })).collect())
+    }
+
+    fn blank(&self, place: Option<Place>, sizes: &[usize]) -> Vec<Record> {
+        let wire = place.and_then(Place::wire);
+        let record = |size, system| Record {
+            bench: "papers",
+            case: self.name,
+            size,
+            system,
+            value: 0.0,
+            unit: self.up,
+            rounds: Vec::new(),
+            mtu: wire.map(|(mtu, _)| mtu),
+            mode: wire.map(|(_, mode)| mode.name()),
+            threads: None,
+        };
+        sizes.iter().flat_map(|&size| self.systems.iter().map(move |&system| record(size, system))).collect()
+    }
+
+    /// Prints the table; writes one JSON object with all that a reader must know, and the picture.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn save(&self, run: &Run, records: &[Record]) -> Result<(), Error> {
+        print!("{}", table(records, self.base));
+        let (date, machine) = (today(), machine());
+        let then_lines: Vec<_> = self.then_lines.iter().map(|line| json!({ "name": line.name, "points": line.points })).collect();
+        let all = json!({
+            "figure": self.name, "title": self.title, "date": date, "machine": machine, "now": self.now,
+            "then": { "found": self.then, "machine": self.then_machine, "unit": self.up, "lines": then_lines },
+            "records": records,
+        });
+        let text = serde_json::to_string_pretty(&all).map_err(|why| Error::new(format!("writing JSON: {why}")))?;
+        let plot = Plot {
+            title: self.title,
+            across: self.across,
+            up: self.up,
+            scale: self.scale,
+            notes: vec![format!("Now ({date}): {machine} {}", self.now), format!("Then ({}): {}.", self.then_machine, self.then)],
+            lines: self.lines(records),
+        };
+        for (ending, text) in [("json", text + "\n"), ("svg", plot.svg())] {
+            let file = run.out.join(format!("{}.{ending}", self.name));
+            std::fs::write(&file, text).tried(format!("writing {}", file.display()))?;
+            println!("{}", file.display());
+        }
+        Ok(())
+    }
+
+    fn lines(&self, records: &[Record]) -> Vec<Line> {
+        let points = |system: &str| {
+            let of_system = records.iter().filter(|record| record.system == system);
+            of_system.map(|record| (record.size as f64, record.value)).collect()
+        };
+        let now = self.systems.iter().map(|&name| Line { name, points: points(name) });
+        now.chain(self.then_lines.iter().cloned()).collect()
+    }
+}
+
+/// The date in UTC, as ISO 8601 writes it.
+fn today() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (year, month, day) = civil(seconds / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Year, month and day of a day counted from 1970-01-01: in years that begin in March leap days come last (Hinnant,
+/// "chrono-compatible low-level date algorithms", `civil_from_days`).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468; // since 0000-03-01
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march + 2) / 5 + 1;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+        assert_eq!(civil(365), (1971, 1, 1));
+    }
+}

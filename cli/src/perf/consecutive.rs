@@ -1,0 +1,45 @@
+//! A header, then the data: two puts at once, as distributed shared memories send them (paper 003, section 4.3).
+
+use super::measure::{Bench, PATIENCE, exchanged};
+use oikaze::Result;
+
+/// Of the header.
+const HEADER: usize = 32;
+/// The header's source and the place where it lands, together.
+pub const ROOM: usize = 2 * HEADER;
+
+impl Bench<'_> {
+    /// Node 0 puts header and data, node 1 sees both and does the same.
+    pub fn ping_consecutive(&self, flag: u64) -> Result<()> {
+        if self.job.rank() == 0 {
+            self.put_both(flag)?;
+            self.see_both(flag)
+        } else {
+            self.see_both(flag)?;
+            self.put_both(flag)
+        }
+    }
+
+    /// Neither is waited for before the other: what comes back says that both have arrived.
+    fn put_both(&self, flag: u64) -> Result<()> {
+        let Some((_, there)) = &self.pair else { return Ok(()) };
+        let at = self.header_at();
+        self.local.store_u64((at + HEADER - 8) as u64, flag)?;
+        let _settles_by_itself = there.put((at + HEADER) as u64, self.local.slice(at..at + HEADER)?);
+        let _settles_by_itself = self.put_flag(flag)?;
+        Ok(())
+    }
+
+    fn see_both(&self, flag: u64) -> Result<()> {
+        if self.pair.is_some() {
+            self.local.wait_until((self.header_at() + ROOM - 8) as u64, Some(PATIENCE), |word| word == flag)?;
+            self.see_flag(|word| word == flag)?;
+        }
+        Ok(())
+    }
+
+    /// Behind what single operations use.
+    fn header_at(&self) -> usize {
+        exchanged(self.perf.size) - ROOM
+    }
+}
