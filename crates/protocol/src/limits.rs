@@ -164,7 +164,11 @@ pub const CUT_ELEMENTS_PER_PEER: usize = 16_384;
 /// Answers to one peer that Wind has not taken yet.
 pub const ANSWERS_PER_PEER: usize = 16_384;
 /// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that shares its datagram.
-pub const POST_INLINE: u64 = 512;
+pub const POST_INLINE: u64 = 1024;
+/// The same while hardly anything else is under way to the peer: then a copy costs less than to gather here and to look for bulk there.
+pub const POST_INLINE_ALONE: u64 = FRAGMENT_JUMBO as u64;
+/// *Hardly anything*, in bytes in flight: as a header before its data.
+pub const QUIET_MAX: u64 = 1024;
 /// Answers to gets up to this many bytes are read when they are served and share datagrams with others.
 pub const ANSWER_INLINE: u64 = 256;
 /// Bodies of at least so many bytes are received into memory that was used before: below it fresh memory is cheap.

@@ -138,7 +138,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Hand a message to the peer's connection; a message that it cannot take fails at once.
     fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
-        if let Some(copy) = self.copy_if_small(&message.body) {
+        if let Some(copy) = self.copy_if_better(to, &message) {
             message.body = copy;
         }
         if to == self.me {
@@ -163,10 +163,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// The bytes of a small segment: to copy them costs less than to send them as a fragment of a message with a beginning.
-    fn copy_if_small(&self, body: &Body) -> Option<Body> {
-        let Body::Segment(segment) = *body else { return None };
-        let len = usize::try_from(segment.len).ok().filter(|_| segment.len <= POST_INLINE)?;
+    /// The bytes of a segment that had better travel whole.
+    fn copy_if_better(&self, to: Rank, message: &Message) -> Option<Body> {
+        let Body::Segment(segment) = message.body else { return None };
+        let better = match self.peer(to) {
+            Some(peer) => peer.connection.is_better_whole(message.head.len(), segment.len),
+            None => segment.len <= POST_INLINE,
+        };
+        let len = usize::try_from(segment.len).ok().filter(|_| better)?;
         // A segment that cannot be read is for the link to find out, at each transmission.
         Body::filled(len, |bytes| self.memory.read(segment.region, segment.offset, bytes))
     }

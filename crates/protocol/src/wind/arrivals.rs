@@ -3,7 +3,7 @@
 use super::interactive::Interactive;
 use super::ranges::RangeSet;
 use super::refusals::Refusals;
-use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
+use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_HOLD, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Builder, Lane, RefusedMessage, Told};
@@ -100,7 +100,8 @@ impl Arrivals {
             return;
         }
         self.pending += 1;
-        let held = if wants == Wants::Answer { self.interactive.asked(now, self.pending == 1) } else { None };
+        let others_wait_long = self.deadline.is_some_and(|deadline| deadline > now + ACK_HOLD);
+        let held = if wants == Wants::Answer { self.interactive.asked(now, !others_wait_long) } else { None };
         // Not the one after the largest: one is missing, or one was late.
         let at_once = wants == Wants::AtOnce || (wants == Wants::Answer && held.is_none());
         self.due |= at_once || !next || self.pending >= ACK_EVERY;

@@ -14,7 +14,7 @@ use super::refusals::Refusals;
 use super::rtt::RoundTrip;
 use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
-use crate::limits::{DATAGRAM_MIN, PROBE_MAX, SMALL_WINDOW_MAX};
+use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, PROBE_MAX, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::Lane;
@@ -165,6 +165,18 @@ impl Connection {
         let number = self.outbox.post(now, message, &mut self.events)?;
         self.statistics.messages_posted += 1;
         Ok(number)
+    }
+
+    /// Is a body of `len` bytes, behind a head of `head`, better copied now, to travel whole, than gathered later as fragments? One of
+    /// few bytes always; a larger one if it fits into a datagram and nothing else is under way, so that somebody may wait for it alone.
+    #[must_use]
+    pub fn is_better_whole(&self, head: usize, len: u64) -> bool {
+        len <= POST_INLINE || (len <= POST_INLINE_ALONE && self.outbox.holds(head, len) && self.is_quiet())
+    }
+
+    fn is_quiet(&self) -> bool {
+        let in_flight: u64 = self.sending.both().map(|sending| sending.flight.in_flight()).iter().sum();
+        in_flight <= QUIET_MAX && !self.outbox.has_small() && !self.outbox.has_bulk()
     }
 
     /// Would [`post`](Self::post) answer [`PostError::Full`]? There is room again when the peer has acknowledged something.

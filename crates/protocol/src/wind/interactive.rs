@@ -15,7 +15,7 @@ pub(super) struct Interactive {
     paid: u32,
     /// So many begin it.
     needed: u32,
-    /// An arrival asked for an acknowledgement then, and no data of ours has gone since.
+    /// The first arrival since data of ours went that asked for an acknowledgement, then; of those in vain only the latest counts.
     asked: Option<Time>,
 }
 
@@ -24,12 +24,19 @@ impl Interactive {
         Interactive { on: false, paid: 0, needed: INTERACTIVE_AFTER, asked: None }
     }
 
-    /// A datagram that asks for an acknowledgement arrived; `alone`: nothing else waits to be acknowledged. Until when may it
-    /// be held back?
+    /// A datagram that asks for an acknowledgement arrived; `alone`: nothing else waits to be acknowledged but what is itself held
+    /// back. Until when may it be held back?
     pub fn asked(&mut self, now: Time, alone: bool) -> Option<Time> {
-        if self.asked.replace(now).is_some() && !self.on {
-            // Nothing followed the one before.
-            self.paid = 0;
+        match self.asked {
+            // Of several at once, such as a header and its data: what follows answers all of them.
+            Some(first) if now - first <= ACK_HOLD => {}
+            before => {
+                if before.is_some() && !self.on {
+                    // Nothing followed the one before.
+                    self.paid = 0;
+                }
+                self.asked = Some(now);
+            }
         }
         (self.on && alone).then(|| now + ACK_HOLD)
     }
@@ -111,7 +118,7 @@ mod tests {
     #[test]
     fn holds_while_it_pays() {
         let hold = u64::try_from(ACK_HOLD.as_micros()).unwrap();
-        let cases: [(&str, &[(u64, Step)]); 8] = [
+        let cases: [(&str, &[(u64, Step)]); 9] = [
             ("rides along", &[(100, Asked(true)), (101, Data), (110, Asked(true)), (113, Data), (120, Asked(true))]),
             ("one in vain ends it", &[(100, Asked(true)), (100 + hold, Alone), (200, Asked(false))]),
             (
@@ -126,6 +133,10 @@ mod tests {
             ("acknowledgements that nobody asked for say nothing", &[(500, Alone), (900, Alone), (910, Asked(true))]),
             ("data without a question says nothing", &[(500, Data), (900, Data), (910, Asked(true))]),
             ("a second question while one is held", &[(100, Asked(true)), (105, Asked(true)), (110, Data), (120, Asked(true))]),
+            (
+                "questions one after another, and no answer",
+                &[(100, Asked(true)), (110, Asked(true)), (100 + hold, Alone), (150, Asked(false))],
+            ),
         ];
         for (case, steps) in cases {
             std::eprintln!("{case}");
@@ -140,6 +151,12 @@ mod tests {
         play(&mut habit, &[(500, Asked(false)), (600, Asked(false)), (603, Data)]);
         play(&mut habit, &exchanges(700, INTERACTIVE_AFTER - 1, false));
         play(&mut habit, &[(900, Asked(true))]);
+        // A header and its data, answered together, are one exchange.
+        let mut habit = Interactive::new();
+        for n in 0..u64::from(INTERACTIVE_AFTER) {
+            play(&mut habit, &[(1000 * n, Asked(false)), (1000 * n + 4, Asked(false)), (1000 * n + 7, Data)]);
+        }
+        play(&mut habit, &[(100_000, Asked(true)), (100_004, Asked(true)), (100_007, Data)]);
         // Late data is not soon data.
         let mut habit = Interactive::new();
         for n in 0..100 {

@@ -107,6 +107,11 @@ impl Outbox {
         self.now = now;
     }
 
+    /// Does a message of this head and body fit into one frame, once connected?
+    pub fn holds(&self, head: usize, body: u64) -> bool {
+        self.sizes.is_some_and(|sizes| sizes.fit(head, body))
+    }
+
     pub fn is_full(&self) -> bool {
         self.messages.len() >= MESSAGES_IN_FLIGHT
     }

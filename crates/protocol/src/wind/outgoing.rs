@@ -89,8 +89,12 @@ impl Sizes {
 
     /// May this message travel whole (WIND-2.4)?
     pub fn hold(self, message: &Outgoing) -> bool {
-        !matches!(message.body, Body::Segment(segment) if segment.len > 0)
-            && message_frame_len(message.head.len(), message.len).is_some_and(|len| len <= self.frames)
+        !matches!(message.body, Body::Segment(segment) if segment.len > 0) && self.fit(message.head.len(), message.len)
+    }
+
+    /// Do a head and a body fit into one frame?
+    pub fn fit(self, head: usize, body: u64) -> bool {
+        message_frame_len(head, body).is_some_and(|len| len <= self.frames)
     }
 }
 

@@ -57,6 +57,29 @@ fn one_datagram_each_way_once_it_is_learned() {
     assert_eq!(outcomes.sum::<usize>() as u64, 2 * (learning + 100));
 }
 
+/// A header and its data, each a message: what answers them acknowledges both.
+#[test]
+fn one_answer_acknowledges_all_that_it_answers() {
+    let mut world = established(13);
+    let mut number = 0;
+    let mut both = |world: &mut World, exchanges: u64| {
+        let before = world.datagrams;
+        for _ in 0..exchanges {
+            for n in 0..2 {
+                world.nodes[n].connection.post(world.now, message(number)).unwrap();
+                world.step(); // the header goes before the data is there
+                send(world, n, number + 1);
+                think(world, Duration::from_micros(3));
+            }
+            number += 2;
+        }
+        world.datagrams - before
+    };
+    both(&mut world, u64::from(INTERACTIVE_AFTER) + 1);
+    let datagrams = both(&mut world, 100);
+    assert!((400..=404).contains(&datagrams), "{datagrams} datagrams for 100 exchanges of two messages each way");
+}
+
 /// Who waits in vain stops waiting.
 #[test]
 fn slow_answers_are_acknowledged_at_once() {
