@@ -2,6 +2,7 @@
 
 use crate::engine::Failure;
 use crate::job::JobError;
+use oikaze_os::memory::placement::PlacementError;
 use oikaze_os::memory::shared::SharedError;
 use oikaze_os::memory::{AccessError, MemoryError};
 use oikaze_protocol::Rank;
@@ -47,6 +48,9 @@ pub enum Error {
     /// Memory was touched out of its bounds.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// Pages cannot change place.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
     /// The caller's arguments do not fit.
     #[error("{what}: {why}")]
     Invalid {

@@ -32,6 +32,7 @@
 
 pub mod engine;
 mod error;
+mod exchange;
 pub mod job;
 mod join;
 mod member;
@@ -50,7 +51,8 @@ pub use engine::{Arrived, Body};
 pub use error::{Error, Result};
 pub use join::{join, join_as};
 pub use member::{Job, Reducible};
-pub use oikaze_os::memory::{LocalWord, Region};
+pub use oikaze_os::memory::placement::{Placed, PlacementError, page_size};
+pub use oikaze_os::memory::{LocalWord, PageSize, Region};
 pub use oikaze_protocol::Rank;
 pub use oikaze_protocol::coherence::{Homes, ReduceOp};
 pub use oikaze_protocol::rma::{Combine, Number, Rights, Word};

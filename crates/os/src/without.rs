@@ -28,6 +28,8 @@ pub struct Without {
     pub install: bool,
     /// Placing pages by moving them (`UFFDIO_MOVE`); they are copied instead.
     pub page_move: bool,
+    /// Huge pages for regions.
+    pub huge: bool,
 }
 
 /// The environment variable.
@@ -43,7 +45,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 11] = [
+const SWITCHES: [(&str, Switch); 12] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -55,6 +57,7 @@ const SWITCHES: [(&str, Switch); 11] = [
     ("ipv6", |w| &mut w.ipv6),
     ("install", |w| &mut w.install),
     ("move", |w| &mut w.page_move),
+    ("huge", |w| &mut w.huge),
 ];
 
 fn known() -> String {

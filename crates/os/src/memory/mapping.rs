@@ -42,6 +42,44 @@ impl Mapping {
         Mapping::adopt(base, len)
     }
 
+    /// As [`Mapping::anonymous`], beginning at a multiple of `align` bytes (a power of two).
+    pub(crate) fn anonymous_aligned(len: usize, align: usize) -> Result<Mapping, MemoryError> {
+        let place = Mapping::reserved("map private memory", len, align)?;
+        let (flags, rights) = (MapFlags::PRIVATE | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: replaces nothing but our own reservation, which nobody knows yet.
+        unsafe { mmap_anonymous(place.base.as_ptr().cast(), place.len, rights, flags) }
+            .map_err(|why| MemoryError::system("map private memory", len, why))?;
+        Ok(place)
+    }
+
+    /// As [`Mapping::of_file`], beginning at a multiple of `align` bytes (a power of two).
+    pub(crate) fn of_file_aligned(file: BorrowedFd<'_>, len: usize, align: usize) -> Result<Mapping, MemoryError> {
+        let place = Mapping::reserved("map shared memory", len, align)?;
+        let (flags, rights) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: as in `anonymous_aligned`.
+        unsafe { mmap(place.base.as_ptr().cast(), place.len, rights, flags, file, 0) }
+            .map_err(|why| MemoryError::system("map shared memory", len, why))?;
+        Ok(place)
+    }
+
+    /// Addresses without memory, from a multiple of `align` on.
+    fn reserved(what: &'static str, len: usize, align: usize) -> Result<Mapping, MemoryError> {
+        let len = whole_pages(len)?;
+        let whole = whole_pages(len + align)?;
+        // SAFETY: as in `anonymous`.
+        let base = unsafe { mmap_anonymous(null_mut(), whole, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }
+            .map_err(|why| MemoryError::system(what, whole, why))?;
+        let before = base.addr().next_multiple_of(align) - base.addr();
+        let first = base.wrapping_byte_add(before);
+        for (at, rest) in [(base, before), (first.wrapping_byte_add(len), whole - len - before)] {
+            if rest > 0 {
+                // SAFETY: a part of what was just mapped, which nobody knows yet. What cannot be given back stays, and harms nobody.
+                let _ = unsafe { munmap(at, rest) };
+            }
+        }
+        Mapping::adopt(first, len)
+    }
+
     /// As [`Mapping::of_file`], but writing through it ends the process: for bytes that are only looked at.
     pub(crate) fn of_file_for_reading(file: &OwnedFd, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
@@ -95,6 +133,22 @@ mod tests {
         assert_eq!(Mapping::anonymous(page).unwrap().len(), page);
         assert_eq!(Mapping::anonymous(0).unwrap_err(), MemoryError::Length(0));
         assert_eq!(Mapping::anonymous(usize::MAX).unwrap_err(), MemoryError::Length(usize::MAX));
+    }
+
+    #[test]
+    fn aligned_mappings_begin_where_they_should_and_leave_nothing_behind() {
+        let count = || std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse::<usize>().unwrap();
+        let align = 2 << 20;
+        let before = count();
+        for _ in 0..200 {
+            let mapping = Mapping::anonymous_aligned(3 * 4096, align).unwrap();
+            assert_eq!((mapping.base().addr().get() % align, mapping.len()), (0, whole_pages(3 * 4096).unwrap()));
+            // SAFETY: inside the mapping, which nobody else knows.
+            unsafe { mapping.base().add(mapping.len() - 1).write(7) };
+        }
+        // Other tests map memory, too, but not 200 times 2 MiB.
+        assert!(count() < before + 200 * align / 4096 / 2);
+        assert_eq!(Mapping::anonymous_aligned(0, align).unwrap_err(), MemoryError::Length(0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`Gather`]: bytes of a region on their way into an iovec.
 //! - [`Scatter`]: bytes of a region that an iovec is filled into.
 //! - [`shared`]: shared arrays (spec/coherence.md), tracked page by page.
+//! - [`placement`]: pages that change place instead of bytes.
 //! - [`scope`]: memory of the program lent to the runtime until the scope ends.
 //!
 //! ## Races
@@ -20,8 +21,10 @@ mod available;
 pub mod borrowed;
 mod error;
 mod gather;
+mod huge;
 pub(crate) mod mapping;
 mod memfd;
+pub mod placement;
 mod region;
 mod scatter;
 pub mod shared;
@@ -34,6 +37,7 @@ pub(crate) use available::memory_left;
 pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;
+pub use huge::{PageSize, huge_page};
 pub use region::{Region, RegionKind};
 pub use scatter::Scatter;
 pub use table::{RegionTable, Registered};

@@ -1,9 +1,10 @@
 //! One piece of memory that peers may reach and that sends may gather from.
 
 use super::borrowed::Gate;
-use super::mapping::Mapping;
-use super::memfd::memfd;
-use super::{AccessError, MemoryError};
+use super::huge::{self, PageSize};
+use super::mapping::{Mapping, whole_pages};
+use super::placement::Watched;
+use super::{AccessError, MemoryError, available, memfd};
 use core::ptr::NonNull;
 use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,6 +44,7 @@ struct Inner {
     view: NonNull<u8>,
     alias: NonNull<u8>,
     len: usize,
+    pages: PageSize,
     backing: Backing,
 }
 
@@ -53,7 +55,7 @@ impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
 #[derive(Debug)]
 enum Backing {
     Shared { _view: Mapping, _alias: Mapping, file: OwnedFd },
-    Private { _memory: Mapping },
+    Private { memory: Mapping, watched: Watched },
     Borrowed { gate: Gate, writable: bool },
     Alias { _owner: Arc<dyn Owner> },
 }
@@ -65,25 +67,49 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Region {
-    /// Zeroed memory in a file of its own, mapped twice. All of it is reserved now.
+    /// Zeroed memory in a file of its own, mapped twice. All of it is reserved now, in huge pages where the kernel grants them.
     ///
     /// # Errors
     /// [`MemoryError`]: not enough memory, a limit, a sandbox.
     pub fn shared(len: usize) -> Result<Region, MemoryError> {
-        let file = memfd("oikaze-region", len)?;
-        let view = Mapping::of_file(file.as_fd(), len)?;
-        let alias = Mapping::of_file(file.as_fd(), len)?;
-        let (at, at_alias) = (view.base(), alias.base());
-        Ok(Region::new(at, at_alias, len, Backing::Shared { _view: view, _alias: alias, file }))
+        Region::shared_of(len, PageSize::Huge)
     }
 
-    /// Zeroed memory of this process alone, given pages as it is touched.
+    /// As [`Region::shared`], of pages of this size.
+    ///
+    /// # Errors
+    /// As [`Region::shared`].
+    pub fn shared_of(len: usize, pages: PageSize) -> Result<Region, MemoryError> {
+        available::check(whole_pages(len)?)?;
+        let file = memfd::sparse("oikaze-region", len)?;
+        let map = || match huge::suits(len, pages) {
+            Some(align) => Mapping::of_file_aligned(file.as_fd(), len, align),
+            None => Mapping::of_file(file.as_fd(), len),
+        };
+        let alias = map()?;
+        huge::fill(&file, &alias, pages)?;
+        let view = map()?;
+        let (at, at_alias) = (view.base(), alias.base());
+        Ok(Region::new(at, at_alias, len, pages, Backing::Shared { _view: view, _alias: alias, file }))
+    }
+
+    /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the kernel grants them.
     ///
     /// # Errors
     /// [`MemoryError`]: not enough memory, a limit.
     pub fn private(len: usize) -> Result<Region, MemoryError> {
-        let memory = Mapping::anonymous(len)?;
-        Ok(Region::new(memory.base(), memory.base(), len, Backing::Private { _memory: memory }))
+        Region::private_of(len, PageSize::Huge)
+    }
+
+    /// As [`Region::private`], of pages of this size: small ones for memory that is touched here and there, or whose pages change place in
+    /// small numbers.
+    ///
+    /// # Errors
+    /// As [`Region::private`].
+    pub fn private_of(len: usize, pages: PageSize) -> Result<Region, MemoryError> {
+        let memory = huge::anonymous(len, pages)?;
+        let (at, watched) = (memory.base(), Watched::default());
+        Ok(Region::new(at, at, len, pages, Backing::Private { memory, watched }))
     }
 
     /// The usual kind: [`Region::private`].
@@ -100,16 +126,30 @@ impl Region {
     /// The bytes stay mapped so for as long as `owner` lives, and no `&mut` reference into them exists meanwhile (`&` references
     /// and views through other mappings are under the rule of the [module](super)).
     pub(crate) unsafe fn from_alias(owner: Arc<dyn Owner>, at: NonNull<u8>, len: usize) -> Region {
-        Region::new(at, at, len, Backing::Alias { _owner: owner })
+        Region::new(at, at, len, PageSize::Small, Backing::Alias { _owner: owner })
     }
 
     /// Memory that stays valid until [`Region::close`] has returned.
     pub(super) fn borrowed(at: NonNull<u8>, len: usize, writable: bool) -> Region {
-        Region::new(at, at, len, Backing::Borrowed { gate: Gate::new(), writable })
+        Region::new(at, at, len, PageSize::Small, Backing::Borrowed { gate: Gate::new(), writable })
     }
 
-    fn new(view: NonNull<u8>, alias: NonNull<u8>, len: usize, backing: Backing) -> Region {
-        Region { inner: Arc::new(Inner { view, alias, len, backing }) }
+    fn new(view: NonNull<u8>, alias: NonNull<u8>, len: usize, pages: PageSize, backing: Backing) -> Region {
+        Region { inner: Arc::new(Inner { view, alias, len, pages, backing }) }
+    }
+
+    /// Which pages it was asked to have.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.inner.pages
+    }
+
+    /// Private memory, whose pages may be moved, and whether it is watched for that.
+    pub(super) fn private_memory(&self) -> Option<(&Mapping, &Watched)> {
+        match &self.inner.backing {
+            Backing::Private { memory, watched } => Some((memory, watched)),
+            _ => None,
+        }
     }
 
     /// Bytes.

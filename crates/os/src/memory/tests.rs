@@ -430,6 +430,9 @@ fn a_signal_comes_after_its_data() {
 fn nonsense_is_refused_with_its_reason() {
     assert_eq!(Region::private(0).unwrap_err(), MemoryError::Length(0));
     assert_eq!(Region::shared(usize::MAX).unwrap_err(), MemoryError::Length(usize::MAX));
+    // More than there is is refused before the out-of-memory killer comes.
+    let text = Region::shared(1 << 46).unwrap_err().to_string();
+    assert!(text.contains("available"), "{text}");
     let region = Region::zeroed(100).unwrap();
     let error = region.read(90, &mut [0; 11]).unwrap_err();
     assert_eq!(error, AccessError::OutOfBounds { offset: 90, len: 11, size: 100 });

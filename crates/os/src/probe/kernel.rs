@@ -108,6 +108,7 @@ fn features() -> Vec<Finding> {
         let (needed, ok) = match (feature.needed, feature.there) {
             (true, true) => ("for page tracking", Verdict::Good),
             (true, false) => ("for page tracking by userfaultfd", Verdict::Degraded),
+            (false, _) if feature.name.ends_with("MOVE") => ("for moving pages instead of bytes", Verdict::Good),
             (false, _) => ("by nothing yet", Verdict::Good),
         };
         let found = if feature.there { "yes" } else { "no" };

@@ -21,7 +21,7 @@ mod segv;
 mod self_test;
 mod shared_memory;
 mod tracker;
-mod uffd_sys;
+pub(super) mod uffd_sys;
 mod userfaultfd;
 
 pub use borrows::{Borrows, ReadGuard, WriteGuard};

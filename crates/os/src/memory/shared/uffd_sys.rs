@@ -16,6 +16,12 @@ const CONTINUE_MODE_WP: u64 = 1 << 1;
 /// `UFFDIO_WRITEPROTECT_MODE_WP`, not in `linux-raw-sys`.
 const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
 
+/// `UFFDIO_MOVE` (Linux 6.8), not in `linux-raw-sys`: its structure is as long as `UFFDIO_COPY`'s, whose number differs in the last byte.
+const UFFDIO_MOVE: u64 = op::UFFDIO_COPY as u64 - sys::_UFFDIO_COPY as u64 + sys::_UFFDIO_MOVE as u64;
+const _: () = assert!(size_of::<sys::uffdio_copy>() == size_of::<sys::uffdio_move>());
+/// `UFFDIO_MOVE_MODE_DONTWAKE` and `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES`, not in `linux-raw-sys`.
+const MOVE_QUIETLY_WITH_HOLES: u64 = 1 << 0 | 1 << 1;
+
 /// Features this runtime can use, by name (`UFFD_FEATURE_*`).
 pub(crate) mod feature {
     use linux_raw_sys::general as sys;
@@ -27,6 +33,8 @@ pub(crate) mod feature {
     pub(crate) const POISON: u64 = sys::UFFD_FEATURE_POISON as u64;
     pub(crate) const WP_ASYNC: u64 = sys::UFFD_FEATURE_WP_ASYNC as u64;
     pub(crate) const MOVE: u64 = sys::UFFD_FEATURE_MOVE as u64;
+    /// What moving pages needs: ranges are registered for write-protect faults, which nobody ever asks for, so that nothing traps.
+    pub(crate) const MOVER: u64 = MOVE | PAGEFAULT_FLAG_WP;
     /// What the tracker needs.
     pub(crate) const TRACKER: u64 = MISSING_SHMEM | PAGEFAULT_FLAG_WP | MINOR_SHMEM | WP_SHMEM;
 }
@@ -89,6 +97,26 @@ pub(crate) fn register(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()>
     let mode = sys::UFFDIO_REGISTER_MODE_MISSING | sys::UFFDIO_REGISTER_MODE_MINOR | sys::UFFDIO_REGISTER_MODE_WP;
     let mut register = sys::uffdio_register { range: range(start, len), mode: mode.into(), ioctls: 0 };
     ioctl(fd.as_raw_fd(), op::UFFDIO_REGISTER.into(), &mut register)
+}
+
+/// Let pages be moved into a range of private anonymous memory. Nothing traps there.
+pub(crate) fn register_for_moves(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()> {
+    let mode = sys::UFFDIO_REGISTER_MODE_WP.into();
+    let mut register = sys::uffdio_register { range: range(start, len), mode, ioctls: 0 };
+    ioctl(fd.as_raw_fd(), op::UFFDIO_REGISTER.into(), &mut register)
+}
+
+/// Move pages from `from` to `to`, where none may be. Holes stay holes. The bytes done, from the start: fewer than `len`, or none, if the
+/// kernel wants to be asked again.
+pub(crate) fn move_pages(fd: &OwnedFd, to: usize, from: usize, len: usize) -> io::Result<usize> {
+    let (dst, src, len) = (to as u64, from as u64, len as u64);
+    let mut request = sys::uffdio_move { dst, src, len, mode: MOVE_QUIETLY_WITH_HOLES, move_: 0 };
+    match ioctl(fd.as_raw_fd(), UFFDIO_MOVE, &mut request) {
+        Ok(()) => Ok(len as usize),
+        // In part: `move_` says how much. Not at all: it is the negated error.
+        Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(usize::try_from(request.move_).unwrap_or(0)),
+        Err(e) => Err(e),
+    }
 }
 
 /// Watch a range no more; wakes all who wait in it.

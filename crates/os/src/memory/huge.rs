@@ -1,0 +1,117 @@
+//! Huge pages for regions: asked for, never relied on.
+//!
+//! A region that is at least as long as a huge page begins at a multiple of one. Private memory is then advised, and the kernel decides at
+//! the first touch of each. A memory file is *collapsed* while it is made: by Linux 6.1 that works whatever the policy for tmpfs, and with
+//! a file that has one page of each huge one it costs less than to give it all its small pages. What is refused has small pages.
+
+use super::mapping::Mapping;
+use super::{MemoryError, memfd};
+use crate::without::Without;
+use rustix::fd::OwnedFd;
+use rustix::mm::{Advice, madvise};
+use std::sync::OnceLock;
+
+/// Which pages a region's memory is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PageSize {
+    /// The smallest: the whole region can change place page by page.
+    Small,
+    /// Huge ones, wherever the kernel grants them: touched first and moved as one, each 2 MiB on most machines. The usual choice.
+    Huge,
+}
+
+/// `MADV_COLLAPSE` (Linux 6.1), not in `rustix`.
+const COLLAPSE: libc::c_int = 25;
+
+/// Bytes of a huge page; `None` where there are none, or `OIKAZE_WITHOUT=huge`.
+#[must_use]
+pub fn huge_page() -> Option<usize> {
+    static SIZE: OnceLock<Option<usize>> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
+        let switched_off = Without::from_env().is_ok_and(|without| without.huge);
+        text.trim().parse().ok().filter(|size: &usize| size.is_power_of_two() && !switched_off)
+    })
+}
+
+/// The huge page that memory of so many bytes is to be made of.
+pub(super) fn suits(len: usize, pages: PageSize) -> Option<usize> {
+    huge_page().filter(|size| pages == PageSize::Huge && len >= *size)
+}
+
+/// Private memory, of huge pages if they suit.
+pub(super) fn anonymous(len: usize, pages: PageSize) -> Result<Mapping, MemoryError> {
+    let (mapping, advice) = match suits(len, pages) {
+        Some(size) => (Mapping::anonymous_aligned(len, size)?, Advice::LinuxHugepage),
+        None => (Mapping::anonymous(len)?, Advice::LinuxNoHugepage),
+    };
+    // Less than a huge page has none anyway. A kernel without them refuses, and nothing is lost.
+    if huge_page().is_some_and(|size| len >= size) {
+        // SAFETY: a live mapping of ours; the advice changes none of its bytes.
+        let _ = unsafe { madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) };
+    }
+    Ok(mapping)
+}
+
+/// Give a file that has no pages yet its memory, huge pages first; `alias` is its first mapping.
+pub(super) fn fill(file: &OwnedFd, alias: &Mapping, pages: PageSize) -> Result<(), MemoryError> {
+    if let Some(size) = suits(alias.len(), pages) {
+        for at in (0..alias.len() / size).map(|index| index * size) {
+            // A file without any page is not collapsed.
+            memfd::reserve(file, at, 1)?;
+            if !collapse(alias, at, size) {
+                break;
+            }
+        }
+    }
+    memfd::reserve(file, 0, alias.len())
+}
+
+/// Make one huge page of what is there; `false` if the kernel will not.
+fn collapse(alias: &Mapping, at: usize, size: usize) -> bool {
+    // SAFETY: inside the alias, whose file has this page: it can be read, and other bytes than those that are read are nobody's yet.
+    unsafe { alias.base().add(at).read_volatile() };
+    // SAFETY: inside the alias; collapsing changes no bytes.
+    unsafe { libc::madvise(alias.base().as_ptr().add(at).cast(), size, COLLAPSE) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Region;
+    use super::*;
+
+    /// The sum of a field of this process's `smaps`, in KiB, over the mapping that begins here.
+    fn field(region: &Region, name: &str) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", region.view_ptr().addr());
+        let line = maps.lines().skip_while(|line| !line.starts_with(&start)).find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn large_regions_begin_at_huge_pages_and_small_ones_ask_for_none() {
+        let Some(size) = huge_page() else { return };
+        for region in [Region::shared(2 * size + 1).unwrap(), Region::private(2 * size + 1).unwrap()] {
+            assert!(region.view_ptr().addr().is_multiple_of(size), "{region:?}");
+        }
+        let small = Region::private_of(2 * size, PageSize::Small).unwrap();
+        small.fill(0, 2 * size as u64, 1).unwrap();
+        assert_eq!(field(&small, "AnonHugePages:"), 0);
+    }
+
+    #[test]
+    fn a_file_is_whole_and_zero_whatever_the_kernel_granted() {
+        let Some(size) = huge_page() else { return };
+        for pages in [PageSize::Small, PageSize::Huge] {
+            let region = Region::shared_of(2 * size + 5000, pages).unwrap();
+            let stat = rustix::fs::fstat(region.file().unwrap()).unwrap();
+            assert!(stat.st_blocks as usize * 512 >= region.len());
+            let mut bytes = vec![1; region.len()];
+            region.read(0, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 0));
+            if pages == PageSize::Small {
+                assert_eq!(field(&region, "ShmemPmdMapped:"), 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Whole pages of a region, checked.
+
+use super::super::region::Hold;
+use super::super::{Region, RegionKind};
+use super::PlacementError;
+use core::ptr::NonNull;
+use oikaze_protocol::rma::Rights;
+
+/// Bytes of a page, the unit in which memory changes place.
+#[must_use]
+pub fn page_size() -> usize {
+    rustix::param::page_size()
+}
+
+/// Where pages begin: a region, and an offset in it that is a multiple of [`page_size`].
+#[derive(Clone, Copy, Debug)]
+pub struct Pages<'r> {
+    /// Whose.
+    pub region: &'r Region,
+    /// Bytes from its start.
+    pub offset: u64,
+}
+
+/// A range of whole pages that is inside its region, and stays in place while this lives.
+#[derive(Debug)]
+pub(super) struct Span<'r> {
+    pub region: &'r Region,
+    pub at: NonNull<u8>,
+    pub len: usize,
+    _hold: Hold,
+}
+
+impl<'r> Span<'r> {
+    /// Everything is checked before anything is changed (MEM-14.2), and the memory of shared arrays is refused (MEM-14.4).
+    pub fn check(place: Pages<'r>, pages: u64) -> Result<Span<'r>, PlacementError> {
+        let (region, offset, page) = (place.region, place.offset, page_size() as u64);
+        if region.kind() == RegionKind::Alias {
+            return Err(PlacementError::SharedArray);
+        }
+        if !offset.is_multiple_of(page) {
+            return Err(PlacementError::Misaligned { offset, page });
+        }
+        let len = pages.checked_mul(page).ok_or(PlacementError::TooMany { pages })?;
+        let (at, hold) = region.hold(offset, len)?;
+        if !region.rights().contains(Rights::WRITE) {
+            return Err(super::super::AccessError::ReadOnly.into());
+        }
+        let len = usize::try_from(len).map_err(|_| PlacementError::TooMany { pages })?;
+        Ok(Span { region, at, len, _hold: hold })
+    }
+
+    /// Refuses two ranges with a byte in common.
+    pub fn check_apart(&self, other: &Span<'_>) -> Result<(), PlacementError> {
+        let (a, b) = (self.at.addr().get(), other.at.addr().get());
+        let apart = self.len == 0 || a + self.len <= b || b + other.len <= a;
+        if apart { Ok(()) } else { Err(PlacementError::Overlap { at: a.max(b) }) }
+    }
+}

@@ -1,0 +1,110 @@
+//! Each kind of memory with each other, by each way, with each mechanism switched off.
+
+use super::*;
+
+/// MEM-14.1 and MEM-14.5: whatever the way, the contents have changed places, and what is around has not.
+#[test]
+fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
+    let page = page_size();
+    let len = 5 * page;
+    for without in WITHOUT {
+        let placement = placement(without);
+        for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
+            for way in [Way::Auto, Way::Move, Way::Copy] {
+                let (mut a, mut b) = (filled(one, len, 1), filled(other, len, 2));
+                let done = placement.exchange(at(&a.0.region, page as u64), at(&b.0.region, 2 * page as u64), 3, way);
+                let movable = one.moves() && other.moves() && one == other && placement.why_not().is_none();
+                if way == Way::Move && !movable {
+                    assert!(done.is_err(), "{without} {one:?} {other:?}");
+                } else {
+                    let placed = done.unwrap();
+                    assert_eq!(placed.moved + placed.copied, 3 * page as u64);
+                    assert_eq!(placed.moved > 0, way == Way::Move, "{without} {one:?} {other:?} {way:?}");
+                    a.1[page..4 * page].swap_with_slice(&mut b.1[2 * page..]);
+                }
+                assert!(bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1, "{without} {one:?} {other:?} {way:?}");
+            }
+        }
+    }
+}
+
+/// MEM-14.3.
+#[test]
+fn every_pair_of_kinds_transfers_its_contents_by_every_way() {
+    let page = page_size();
+    let len = 5 * page;
+    for without in WITHOUT {
+        let placement = placement(without);
+        for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
+            for way in [Way::Auto, Way::Move, Way::Copy] {
+                let (from, mut to) = (filled(one, len, 1), filled(other, len, 2));
+                let done = placement.transfer(at(&from.0.region, page as u64), at(&to.0.region, 2 * page as u64), 3, way);
+                let movable = one.moves() && one == other && placement.why_not().is_none();
+                assert_eq!(done.is_ok(), way != Way::Move || movable);
+                if done.is_ok() {
+                    to.1[2 * page..].copy_from_slice(&from.1[page..4 * page]);
+                }
+                assert!(bytes(&to.0.region) == to.1, "{without} {one:?} {other:?} {way:?}");
+                let left = bytes(&from.0.region);
+                assert!(left[..page] == from.1[..page] && left[4 * page..] == from.1[4 * page..]);
+            }
+        }
+    }
+}
+
+/// Sizes at which moving pays, and the ragged ends of huge pages.
+#[test]
+fn large_ranges_come_to_their_place_by_the_best_way() {
+    let page = page_size();
+    for without in WITHOUT {
+        let placement = placement(without);
+        for memory in ALL {
+            let (mut a, mut b) = (filled(memory, 9 << 20, 1), filled(memory, 9 << 20, 2));
+            for (from, to, len) in [(page, page, 8 << 20), (0, 3 * page, 1 << 20), (0, 0, 4 << 20)] {
+                let (one, other) = (at(&a.0.region, from as u64), at(&b.0.region, to as u64));
+                let placed = placement.exchange(one, other, (len / page) as u64, Way::Auto).unwrap();
+                a.1[from..from + len].swap_with_slice(&mut b.1[to..to + len]);
+                assert!(bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1, "{without} {memory:?} {from} {to} {len}");
+                if !memory.moves() || placement.why_not().is_some() {
+                    assert_eq!(placed.moved, 0, "{without} {memory:?}");
+                } else if memory == Memory::PrivateHuge
+                    && let Some(size) = super::super::super::huge_page()
+                {
+                    let (one, other) = (a.0.region.view_ptr().addr() + from, b.0.region.view_ptr().addr() + to);
+                    assert_eq!(placed.moved, huge_moves::whole(one, other, len, size).len() as u64, "{from} {to}");
+                }
+            }
+        }
+    }
+}
+
+/// MEM-14.6: what was written through the alias is seen in the view, before, after and without being installed.
+#[test]
+fn installed_pages_show_what_the_alias_has() {
+    let page = page_size();
+    for memory in [Memory::SharedSmall, Memory::SharedHuge] {
+        let (fixture, mut expected) = filled(memory, 5 << 20, 1);
+        let region = &fixture.region;
+        for (first, pages) in [(0, 1), (3, 40), (0, (5 << 20) / page), (17, 1000)] {
+            super::super::retract(at(region, (first * page) as u64), pages as u64).unwrap();
+            let new = pattern(pages * page, first as u64 + 7);
+            region.write_from(super::super::super::region::Side::Runtime, (first * page) as u64, &new).unwrap();
+            super::super::install(at(region, (first * page) as u64), pages as u64).unwrap();
+            expected[first * page..][..new.len()].copy_from_slice(&new);
+            assert!(bytes(region) == expected, "{memory:?} {first} {pages}");
+            assert_eq!(present(region, first * page, pages * page), pages, "{memory:?} {first} {pages}");
+        }
+        // Nothing of the other mapping was taken away.
+        super::super::retract(at(region, 0), (5 << 20) / page as u64).unwrap();
+        assert!(bytes(region) == expected);
+    }
+}
+
+/// Pages of the view that are mapped.
+fn present(region: &Region, offset: usize, len: usize) -> usize {
+    use std::os::unix::fs::FileExt;
+    let (page, first) = (page_size(), region.view_ptr().addr() + offset);
+    let mut words = vec![0; len / page * 8];
+    std::fs::File::open("/proc/self/pagemap").unwrap().read_exact_at(&mut words, (first / page * 8) as u64).unwrap();
+    words.as_chunks::<8>().0.iter().filter(|word| u64::from_ne_bytes(**word) >> 63 == 1).count()
+}
