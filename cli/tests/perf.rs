@@ -29,6 +29,18 @@ fn percentiles_in_json() {
 }
 
 #[test]
+fn blocks_are_made_of_rows() {
+    let (status, out, err) =
+        finish(&mut oikaze(&["perf", "block", "--size", "128K", "--iterations", "20", "--volume", "8M", "--hot", "--json"]));
+    assert_eq!(status, Some(0), "{err}");
+    let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
+    assert!(line["latency_us"].as_f64() > Some(0.0) && line["bandwidth_gbs"].as_f64() > Some(0.0), "{line}");
+    let (status, _, err) = finish(&mut oikaze(&["perf", "block", "--size", "1000"]));
+    assert_ne!(status, Some(0));
+    assert!(err.contains("blocks of 1000 bytes") && err.contains("--size 128K"), "{err}");
+}
+
+#[test]
 fn percentiles_for_people() {
     let (status, out, err) = finish(&mut oikaze(&[&["perf", "message"][..], &QUICK].concat()));
     assert_eq!(status, Some(0), "{err}");

@@ -4,8 +4,9 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Memory, Operation, Rights, Rma};
-use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Segment, Token};
+use oikaze_protocol::block::Block;
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Memory, Operation, Rights, Rma};
+use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Rows, Segment, Token};
 
 const LEN: u64 = 256;
 
@@ -71,6 +72,10 @@ fuzz_target!(|input: &[u8]| {
     let mut rma = Rma::new();
     let into = Segment { region: 0, offset: 0, len: 64 };
     let get = rma.get(1, 1, 0, into, Token(5)).expect("a sound request");
+    assert!(Operation::decode(&get.head).is_some());
+    // Rows of the region that may be written, of which every second byte is not theirs.
+    let rows = Rows { region: 0, block: Block::new(128, 1).rows(32, 2) };
+    let get = rma.get_block(2, 1, Block::new(0, 32), Destination::Rows(rows.into()), Token(6)).expect("a sound request");
     assert!(Operation::decode(&get.head).is_some());
     let (mut input, mut number) = (input, 0);
     while let Some((form, head, body, rest)) = message(input) {

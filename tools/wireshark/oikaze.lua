@@ -19,7 +19,8 @@ local MISFITS = { "version", "nodes", "page size", "byte order", "architecture",
 local ARCHITECTURES = { [0] = "other", "x86-64", "AArch64", "RISC-V 64" }
 local ORDERS = { "little-endian", "big-endian" }
 local HEADS = {
-  [0x01] = "put", [0x02] = "put with signal", [0x03] = "get", [0x04] = "atomic", [0x05] = "lookup", [0x10] = "user message",
+  [0x01] = "put", [0x02] = "put with signal", [0x03] = "get", [0x04] = "atomic", [0x05] = "lookup", [0x08] = "put block", [0x09] = "put block with signal",
+  [0x0a] = "get block", [0x10] = "user message",
   [0x20] = "coherence", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
 }
 local ATOMICS = { "fetch-add", "compare-and-swap", "swap" }
@@ -84,6 +85,11 @@ local F = {
   len = ProtoField.uint64("oikaze.len", "Bytes"),
   signal_key = ProtoField.uint64("oikaze.signal.key", "Signal's key", base.HEX),
   signal_offset = ProtoField.uint64("oikaze.signal.offset", "Signal's offset"),
+  row = ProtoField.uint32("oikaze.block.row", "Bytes of a row"),
+  rows = ProtoField.uint32("oikaze.block.rows", "Rows"),
+  planes = ProtoField.uint32("oikaze.block.planes", "Planes"),
+  row_stride = ProtoField.uint64("oikaze.block.row_stride", "Row stride"),
+  plane_stride = ProtoField.uint64("oikaze.block.plane_stride", "Plane stride"),
   signal_add = ProtoField.uint64("oikaze.signal.add", "Signal adds"),
   token = ProtoField.uint64("oikaze.ticket.token", "Ticket: token"),
   serial = ProtoField.uint64("oikaze.ticket.serial", "Ticket: serial"),
@@ -135,7 +141,7 @@ function Cursor:number(field, width)
   local range = self:take(width)
   if not range then return nil end
   self.tree:add_le(field, range)
-  if width == 8 then return range:le_uint64() end
+  if width > 4 then return range:le_uint64() end
   return range:le_uint()
 end
 
@@ -151,6 +157,10 @@ local function u8(c, field) return c:number(field, 1) end
 local function u16(c, field) return c:number(field, 2) end
 local function u32(c, field) return c:number(field, 4) end
 local function u64(c, field) return c:number(field, 8) end
+local function u48(c, field) return c:number(field, 6) end
+local function block(c)
+  u48(c, F.region_offset); u32(c, F.row); u32(c, F.rows); u32(c, F.planes); u48(c, F.row_stride); u48(c, F.plane_stride)
+end
 local function ticket(c) u64(c, F.token); u64(c, F.serial) end
 
 -- MEM-2.1, after the first byte.
@@ -164,6 +174,11 @@ local HEAD = {
     ticket(c); u64(c, F.key); u64(c, F.region_offset); u8(c, F.atomic); u64(c, F.first); u64(c, F.second)
   end,
   [0x05] = ticket,
+  [0x08] = function(c) u64(c, F.key); block(c) end,
+  [0x09] = function(c)
+    u64(c, F.key); block(c); u64(c, F.signal_key); u64(c, F.signal_offset); u64(c, F.signal_add)
+  end,
+  [0x0a] = function(c) ticket(c); u64(c, F.key); block(c) end,
   [0x10] = function(c) u64(c, F.user_tag) end,
   [0x81] = ticket,
   [0x82] = function(c) ticket(c); u64(c, F.old) end,

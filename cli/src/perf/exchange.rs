@@ -42,6 +42,7 @@ impl Bench<'_> {
             Test::Get => self.asked(|there| there.get(0, self.source()?).wait_for(PATIENCE))?,
             Test::FetchAdd => self.asked(|there| there.fetch_add(0, 1).wait_for(PATIENCE))?,
             Test::CompareSwap => self.asked(|there| self.count_up(there, u64::from(turn)))?,
+            Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => self.asked(|_| self.put_done(u64::from(turn) + 1))?,
             Test::Barrier => {
                 self.job.barrier()?;

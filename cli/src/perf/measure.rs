@@ -63,10 +63,11 @@ impl<'a> Bench<'a> {
         if size > SIZE_MAX {
             return Err(Error::Invalid { what: format!("operations of {size} bytes"), why: format!("{SIZE_MAX} at most") });
         }
-        let region = Region::zeroed(exchanged(size) + walked(perf))?;
+        perf.check_rows()?;
+        let region = Region::zeroed(exchanged(perf.span()) + walked(perf))?;
         // Every page is there before it is measured: the kernel's clearing of new pages is not what is asked.
         region.fill(0, region.len() as u64, 1)?;
-        region.fill(0, exchanged(size) as u64, 0)?;
+        region.fill(0, exchanged(perf.span()) as u64, 0)?;
         let local = job.publish(NAME, region, Rights::ALL)?;
         let pair = match job.rank() {
             rank @ (0 | 1) => {
@@ -87,7 +88,7 @@ impl<'a> Bench<'a> {
             Test::Passive => return self.passive(),
             _ => {}
         }
-        let streams = matches!(self.perf.test, Test::Put | Test::Get | Test::Message);
+        let streams = matches!(self.perf.test, Test::Put | Test::Get | Test::Message | Test::Block);
         let latency = if self.perf.wants(Half::Latency) || !streams { Some(self.exchanges()?) } else { None };
         let stream = if self.perf.wants(Half::Throughput) && streams { Some(self.stream()?) } else { None };
         Ok(Figures { latency, stream, reference: None })
@@ -115,11 +116,11 @@ pub fn exchanged(size: usize) -> usize {
 fn walked(perf: &Perf) -> usize {
     match perf.test {
         Test::Mixed => COLD,
-        Test::Put | Test::Get | Test::Message if perf.wants(Half::Throughput) => {
+        Test::Put | Test::Get | Test::Message | Test::Block if perf.wants(Half::Throughput) => {
             if perf.hot {
-                perf.size.max(COLD_FROM)
+                perf.span().max(COLD_FROM)
             } else if perf.size >= COLD_FROM {
-                COLD.max(2 * perf.size)
+                COLD.max(2 * perf.span())
             } else {
                 COLD_FROM
             }

@@ -2,9 +2,10 @@
 //!
 //! Latency is that of one way: half of a ping and its pong (for put: half of a put and the answering put, each seen by polling
 //! memory, as `ucp_put_lat` does), or from call to completion where one side only acts (put-done, get, fetch-add,
-//! compare-swap, barrier).
+//! compare-swap, block, barrier).
 //! Throughput is measured with several operations in flight, walking through memory that no cache holds.
 
+mod block;
 mod consecutive;
 mod exchange;
 mod measure;
@@ -36,6 +37,8 @@ pub enum Test {
     FetchAdd,
     /// Replace a word of the peer's memory that is as expected, old value back: from call to completion
     CompareSwap,
+    /// Write rows of 1 KiB to every second KiB of the peer's memory, in one operation: from call to completion, and throughput
+    Block,
     /// All nodes wait for each other: from call to completion
     Barrier,
     /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each of them alone
@@ -74,7 +77,7 @@ impl MessageClass {
     }
 }
 
-/// Measure put, get, message, atomics or barrier between the nodes of a job
+/// Measure put, get, message, atomics, blocks of rows or barrier between the nodes of a job
 ///
 /// Inside a job (`oikaze run -n 2 --hosts a,b -- oikaze perf put`) it measures between node 0 and node 1; called alone it
 /// starts two nodes on this machine.

@@ -45,15 +45,17 @@ impl Bench<'_> {
             return Ok(());
         }
         let window = (BYTES_IN_FLIGHT / size).clamp(2, IN_FLIGHT);
-        let begins = exchanged(size);
-        let places = (self.local.len() - begins) / size;
+        let span = self.perf.span();
+        let begins = exchanged(span);
+        let places = (self.local.len() - begins) / span;
         let batch = (window / 4).clamp(1, BATCH);
         let mut flying = VecDeque::with_capacity(window);
         let mut post = |turn: usize| -> Result<Operation<()>> {
-            let at = begins + turn % places * size;
-            let here = self.local.slice(at..at + size)?;
+            let at = begins + turn % places * span;
+            let here = self.local.slice(at..at + span)?;
             Ok(match test {
                 Test::Get => there.get(at as u64, here),
+                Test::Block => there.put_block(self.perf.rows(at), here, self.perf.rows(0))?,
                 Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here),
                 _ => there.put(at as u64, here),
             })

@@ -54,6 +54,7 @@ pub use member::{Job, Reducible};
 pub use oikaze_os::memory::placement::{Placed, PlacementError, page_size};
 pub use oikaze_os::memory::{LocalWord, PageSize, Region};
 pub use oikaze_protocol::Rank;
+pub use oikaze_protocol::block::{BadBlock, Block};
 pub use oikaze_protocol::coherence::{Homes, ReduceOp};
 pub use oikaze_protocol::rma::{Combine, Number, Rights, Word};
 pub use oikaze_protocol::wind::Class;

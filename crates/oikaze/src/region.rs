@@ -5,8 +5,9 @@ use crate::engine::submission::Registered;
 use crate::node::Node;
 use crate::{Error, Result};
 use oikaze_os::memory::Region;
+use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
-use oikaze_protocol::wind::Segment;
+use oikaze_protocol::wind::{Rows, Segment};
 use std::any::Any;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -126,6 +127,22 @@ impl RegionSlice {
 
     pub(crate) fn segment(&self) -> Segment {
         Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
+    }
+
+    /// Rows of this slice; the block's offset counts from its start.
+    ///
+    /// # Errors
+    /// They reach past its end, or further than any memory.
+    pub(crate) fn rows(&self, block: Block) -> Result<Rows> {
+        let end = block.hull().and_then(|hull| block.offset.checked_add(hull));
+        if end.is_none_or(|end| end > self.range.len() as u64) {
+            return Err(Error::invalid(
+                format!("{block} of a slice"),
+                format!("the slice has {} bytes, and the last row ends after it", self.range.len()),
+            ));
+        }
+        let block = Block { offset: block.offset + self.range.start as u64, ..block };
+        Ok(Rows { region: self.region.inner.registered.slot, block })
     }
 
     pub(crate) fn keep(self) -> Arc<dyn Any + Send + Sync> {

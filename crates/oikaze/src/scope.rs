@@ -3,7 +3,7 @@
 use crate::engine::{Completion, Request};
 use crate::region::LocalRegion;
 use crate::remote::RemoteRegion;
-use crate::{Combine, Error, Job, Number, Operation, Result, Rights};
+use crate::{Block, Combine, Error, Job, Number, Operation, Result, Rights};
 use bytemuck::NoUninit;
 use oikaze_os::memory as os;
 use std::cell::RefCell;
@@ -57,6 +57,30 @@ impl<'env> Scope<'_, '_, 'env> {
         self.check_untracked(from)?;
         let lent = self.lend(self.lender.borrow(from))?;
         let operation = there.accumulate::<T>(offset, combine, lent.all())?;
+        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        Ok(operation)
+    }
+
+    /// Write rows of any memory to rows of a peer's region ([`RemoteRegion::put_block`]).
+    ///
+    /// # Errors
+    /// As [`Scope::put`] and [`RemoteRegion::put_block`].
+    pub fn put_block(&self, to: &RemoteRegion, there: Block, from: &'env [u8], here: Block) -> Result<Operation<()>> {
+        self.check_untracked(from)?;
+        let lent = self.lend(self.lender.borrow(from))?;
+        let operation = to.put_block(there, lent.all(), here)?;
+        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        Ok(operation)
+    }
+
+    /// Read rows of a peer's region into rows of any memory, which stays borrowed until the scope ends.
+    ///
+    /// # Errors
+    /// As [`Scope::get`] and [`RemoteRegion::get_block`].
+    pub fn get_block(&self, from: &RemoteRegion, there: Block, into: &'env mut [u8], here: Block) -> Result<Operation<()>> {
+        self.check_untracked(into)?;
+        let lent = self.lend(self.lender.borrow_mut(into))?;
+        let operation = from.get_block(there, lent.all(), here)?;
         self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
         Ok(operation)
     }

@@ -5,6 +5,7 @@
 //!
 //! - [`wire`]: datagram and frame formats. A checked view of raw bytes, and the owned meaning that moves up.
 //! - [`wind`]: one peer. Message classes, numbering, packing, acknowledgement, loss, window, credit, path, liveness.
+//! - [`block`]: rows and planes at equal distances, packed one after the other.
 //! - [`rma`]: one-sided operations and messages, as segments (region, offset, length), never bytes.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //!
@@ -21,6 +22,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod block;
 pub mod coherence;
 pub mod counters;
 pub mod limits;

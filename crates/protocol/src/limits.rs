@@ -26,6 +26,8 @@ pub const FRAGMENT_JUMBO: usize = 2 * PAGE;
 pub const FRAGMENT_ETHERNET: usize = 1366;
 /// The largest message body.
 pub const BODY_MAX: u64 = 1 << 40;
+/// The furthest that offset, strides and end of a strided block may reach: six bytes on the wire, and more than a process can map.
+pub const STRIDE_MAX: u64 = (1 << 48) - 1;
 /// Messages known to one connection and not yet settled.
 pub const MESSAGES_IN_FLIGHT: usize = 65_536;
 /// Ranges in one acknowledgement.
@@ -194,7 +196,7 @@ const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - P
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);
 const _: () = assert!(CUT_ELEMENTS_PER_PEER > 2 * BODY_RANGES_MAX, "one accumulate alone always has room");
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
-const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX);
+const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX && BODY_MAX <= STRIDE_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
 const _: () = assert!(
     DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX) + 4,

@@ -88,6 +88,14 @@ impl Batch {
         Some(slot)
     }
 
+    /// Append so many bytes to the next slot's datagram, written by `fill`, if it can: rows, which are in no one place.
+    pub fn pack(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        let Some(slot) = self.slots.get_mut(self.waiting.end) else { return false };
+        let begin = slot.head.len();
+        slot.head.resize(begin + len, 0);
+        slot.head.get_mut(begin..).is_some_and(fill)
+    }
+
     /// The next slot's datagram is complete but for its seal. Bytes of the datagram.
     pub fn push(&mut self, to: SocketAddr, transmit: &Transmit, payload: Gather, seals: (&HandshakeSeal, &Checksum)) -> usize {
         let Some(slot) = self.slots.get_mut(self.waiting.end) else { return 0 };

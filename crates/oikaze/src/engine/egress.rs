@@ -11,6 +11,7 @@ use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
+use oikaze_protocol::rma::read_rows;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Lane, PerLane};
 
@@ -106,6 +107,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let peer = peers.get_mut(rank)?;
         let transmit = peer.connection.transmit_by(lane, now, &mut egress.next()?.head)?;
         let Some(to) = peer.address(transmit.path, transmit.port) else { return Some(0) };
+        if let (Some(segment), Some(rows)) = (transmit.payload, &transmit.rows) {
+            let packed = egress.pack(segment.len as usize, |bytes| read_rows(rows, segment.offset, bytes, memory));
+            return Some(if packed { egress.push(to, &transmit, Gather::EMPTY, (handshake_seal, checksum)) } else { 0 });
+        }
         // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as on a bad wire.
         let payload = transmit.payload.map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
         Some(payload.map_or(0, |payload| egress.push(to, &transmit, payload, (handshake_seal, checksum))))

@@ -26,6 +26,7 @@ pub mod submission;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod to_self;
 mod turn;
 mod upward;
 
@@ -130,7 +131,7 @@ pub struct Engine<L, P> {
     egress: PerLane<Batch>,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
-    to_self: submit::ToSelf,
+    to_self: to_self::ToSelf,
     deaths: VecDeque<(Rank, Death)>,
     notices: Vec<String>,
     counters: Counters,
@@ -198,7 +199,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             egress: PerLane::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
-            to_self: submit::ToSelf::default(),
+            to_self: to_self::ToSelf::default(),
             deaths: VecDeque::new(),
             notices: Vec::new(),
             counters: Counters::default(),

@@ -3,8 +3,9 @@
 use super::operation::Completion;
 use oikaze_os::memory::{Region, RegionTable};
 use oikaze_protocol::Rank;
+use oikaze_protocol::block::Block;
 use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Published, Rights, Signal};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Published, Rights, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
 use std::any::Any;
 use std::ops::Range;
@@ -48,6 +49,30 @@ pub enum Request {
         offset: u64,
         /// Where to.
         into: Segment,
+    },
+    /// Write rows of a peer's region.
+    PutBlock {
+        /// Whose.
+        to: Rank,
+        /// Which region.
+        key: u64,
+        /// Which rows.
+        block: Box<Block>,
+        /// Their bytes, packed.
+        body: Body,
+        /// Add to a word once the bytes are in place.
+        signal: Option<Signal>,
+    },
+    /// Read rows of a peer's region.
+    GetBlock {
+        /// Whose.
+        from: Rank,
+        /// Which region.
+        key: u64,
+        /// Which rows.
+        block: Box<Block>,
+        /// Where to.
+        into: Destination,
     },
     /// Read-modify-write of one word of a peer's region.
     Atomic {

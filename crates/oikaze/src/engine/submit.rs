@@ -4,35 +4,20 @@ use super::batch::Batch;
 use super::events::Owner;
 use super::operation::Completion;
 use super::submission::{Keep, Request, Submission};
-use super::upward::Upward;
 use super::{Engine, Failure, Value};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::POST_INLINE;
-use oikaze_protocol::rma::{Memory, Rma};
+use oikaze_protocol::rma::{Memory, Rma, read_rows};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Delivered, Message, Token, Upper};
-use std::collections::VecDeque;
+use oikaze_protocol::wind::{Body, Message, Token};
 use std::sync::Arc;
 
 /// Submissions taken in one turn.
 const SUBMISSIONS_A_TURN: usize = 256;
 /// Replies posted, and messages to ourselves delivered, in one turn.
 const REPLIES_A_TURN: usize = 1024;
-
-/// Messages to our own rank: delivered without the network, in order, in the stage that posts replies.
-#[derive(Default)]
-pub(super) struct ToSelf {
-    queue: VecDeque<Message>,
-    number: u64,
-}
-
-impl ToSelf {
-    pub fn is_due(&self) -> bool {
-        !self.queue.is_empty()
-    }
-}
 
 impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn take_submissions(&mut self, now: Time) {
@@ -100,6 +85,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (to, message) = match request {
             Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
             Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
+            Request::PutBlock { to, key, block, body, signal } => (to, rma.put_block(key, *block, body, signal, token)),
+            Request::GetBlock { from, key, block, into } => (from, rma.get_block(from, key, *block, into, token)),
             Request::Atomic { at, key, offset, op, fetch: true } => (at, rma.atomic(at, key, offset, op, token)),
             Request::Atomic { at, key, offset, op, fetch: false } => (at, Ok(Rma::change(key, offset, op, token))),
             Request::Accumulate { to, key, offset, how, body } => (to, Rma::accumulate(key, offset, how, body, token)),
@@ -163,19 +150,27 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// The bytes of a segment that had better travel whole.
+    /// The bytes of a segment, or of rows, that had better travel whole.
     fn copy_if_better(&self, to: Rank, message: &Message) -> Option<Body> {
-        let Body::Segment(segment) = message.body else { return None };
-        let better = match self.peer(to) {
-            Some(peer) => peer.connection.is_better_whole(message.head.len(), segment.len),
-            None => segment.len <= POST_INLINE,
+        let len = match &message.body {
+            Body::Segment(segment) => segment.len,
+            Body::Rows(rows) => rows.len(),
+            _ => return None,
         };
-        let len = usize::try_from(segment.len).ok().filter(|_| better)?;
-        // A segment that cannot be read is for the link to find out, at each transmission.
-        Body::filled(len, |bytes| self.memory.read(segment.region, segment.offset, bytes))
+        let better = match self.peer(to) {
+            Some(peer) => peer.connection.is_better_whole(message.head.len(), len),
+            None => len <= POST_INLINE,
+        };
+        let len = usize::try_from(len).ok().filter(|_| better)?;
+        // What cannot be read is for the link to find out, at each transmission.
+        Body::filled(len, |bytes| match &message.body {
+            Body::Segment(segment) => self.memory.read(segment.region, segment.offset, bytes),
+            Body::Rows(rows) => read_rows(rows, 0, bytes, &self.memory),
+            _ => false,
+        })
     }
 
-    fn fail(&mut self, to: Rank, token: Token, failure: Failure) {
+    pub(super) fn fail(&mut self, to: Rank, token: Token, failure: Failure) {
         if Owner::of(token) == Owner::Operation {
             self.operations.settle(token, Err(failure));
         }
@@ -270,34 +265,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.post(rank, message);
         }
         false
-    }
-
-    /// Deliver one message to ourselves, if there is one.
-    fn deliver_to_self(&mut self) -> bool {
-        let Some(message) = self.to_self.queue.pop_front() else { return false };
-        let number = self.to_self.number;
-        self.to_self.number += 1;
-        let body = match message.body {
-            Body::Inline(bytes) => bytes,
-            Body::Segment(segment) => {
-                let mut bytes = vec![0; usize::try_from(segment.len).unwrap_or(0)];
-                if !self.memory.read(segment.region, segment.offset, &mut bytes) {
-                    let me = self.me;
-                    self.fail(me, message.token, Failure::Cancelled);
-                    return true;
-                }
-                bytes
-            }
-            body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
-        };
-        let Self { me, pages, memory, rma, coherence, bodies, .. } = self;
-        let mut upper = Upward { rma, coherence, memory, pages, bodies };
-        let outcome = upper.deliver(*me, number, message.class, &message.head, Delivered::Bytes(&body));
-        match outcome {
-            Ok(()) => self.acknowledged(message.token),
-            Err(refusal) => self.refused(message.token, refusal),
-        }
-        true
     }
 }
 

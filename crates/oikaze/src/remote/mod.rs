@@ -3,6 +3,7 @@
 //! [`Peer`] stands here; what can be done with a [`RemoteRegion`] stands in a file for each kind of operation.
 
 mod accumulate;
+mod block;
 mod put;
 mod region;
 mod words;

@@ -58,4 +58,4 @@ impl RemoteRegion {
 
 /// A word at a peer that counts arrivals; see [`RemoteRegion::signal`].
 #[derive(Clone, Copy, Debug)]
-pub struct RemoteSignal(Signal);
+pub struct RemoteSignal(pub(super) Signal);

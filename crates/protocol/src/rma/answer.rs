@@ -3,10 +3,10 @@
 
 use super::serve::{bytes_of, length};
 use super::ticket::Asked;
-use super::{Memory, Published, Rma, RmaError, RmaEvent, TicketId, Transfer, Value, names};
+use super::{Destination, Memory, Published, Rma, RmaError, RmaEvent, TicketId, Transfer, Value, names};
 use crate::Rank;
 use crate::planted::{Bug, planted};
-use crate::wind::{Admission, Delivered, Refusal, Segment, Token};
+use crate::wind::{Admission, Delivered, Refusal, Token};
 use alloc::string::String;
 
 impl Rma {
@@ -31,9 +31,9 @@ impl Rma {
     }
 
     /// Where the answer in message `number` goes, while somebody waits for it.
-    pub(super) fn destination(&mut self, from: Rank, number: u64, id: TicketId) -> Option<Segment> {
+    pub(super) fn destination(&mut self, from: Rank, number: u64, id: TicketId) -> Option<&Destination> {
         match self.tickets.answerable(from, id) {
-            Some(ticket) if ticket.answering == Some(number) => match ticket.asked {
+            Some(ticket) if ticket.answering == Some(number) => match &ticket.asked {
                 Asked::Data(into) => Some(into),
                 _ => None,
             },
@@ -55,14 +55,14 @@ impl Rma {
         match bytes_of(body) {
             Some(bytes) => {
                 let into = self.expect_data(from, id, bytes.len() as u64, memory)?;
-                memory.write(into.region, into.offset, bytes);
+                into.write(0, bytes, memory);
             }
             None => {
-                let into = self.destination(from, number, id).ok_or(Refusal::NotAsked)?;
-                if transfer != Some(Transfer::Data { ticket: id }) || length(body) != into.len {
+                let into = self.destination(from, number, id).ok_or(Refusal::NotAsked)?.clone();
+                if transfer != Some(Transfer::Data { ticket: id }) || length(body) != into.len() {
                     return Err(Refusal::Malformed);
                 }
-                self.still_there(into, token, memory)?;
+                self.still_there(&into, token, memory)?;
                 if planted(Bug::CompleteBeforePlaced) {
                     self.tickets.tell(token);
                     return Ok(());
@@ -112,14 +112,15 @@ impl Rma {
     }
 
     /// Data of this length may come now, as the answer to this get: where does it go?
-    fn expect_data(&mut self, from: Rank, id: TicketId, len: u64, memory: &impl Memory) -> Result<Segment, Refusal> {
+    fn expect_data(&mut self, from: Rank, id: TicketId, len: u64, memory: &impl Memory) -> Result<Destination, Refusal> {
         let ticket = self.tickets.answerable(from, id).ok_or(Refusal::NotAsked)?;
         if ticket.answering.is_some() {
             return Err(Refusal::NotAsked);
         }
-        match ticket.asked {
-            Asked::Data(into) if into.len == len => {
-                self.still_there(into, Token(id.token), memory)?;
+        match &ticket.asked {
+            Asked::Data(into) if into.len() == len => {
+                let into = into.clone();
+                self.still_there(&into, Token(id.token), memory)?;
                 Ok(into)
             }
             _ => Err(self.bad_answer(from, id)),
@@ -130,8 +131,8 @@ impl Rma {
         self.tickets.answerable(from, id).map(|ticket| &ticket.asked).ok_or(Refusal::NotAsked)
     }
 
-    fn still_there(&mut self, into: Segment, token: Token, memory: &impl Memory) -> Result<(), Refusal> {
-        if memory.covers(into.region, into.offset, into.len) {
+    fn still_there(&mut self, into: &Destination, token: Token, memory: &impl Memory) -> Result<(), Refusal> {
+        if into.is_there(memory) {
             return Ok(());
         }
         self.fail(token, RmaError::DestinationGone);

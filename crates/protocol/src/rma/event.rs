@@ -2,6 +2,7 @@
 
 use super::Published;
 use crate::Rank;
+use crate::block::BadBlock;
 use crate::limits::{NAME_MAX, NAMES_MAX, TICKETS_MAX};
 use crate::wind::{Class, Refusal, Token};
 use alloc::string::String;
@@ -92,6 +93,9 @@ pub enum RmaError {
         /// What is possible.
         max: u64,
     },
+    /// A block that cannot be.
+    #[error("{0}")]
+    BadBlock(#[from] BadBlock),
     /// Not a name.
     #[error("\"{0}\" cannot be a name: it must have 1 to {NAME_MAX} bytes of UTF-8")]
     BadName(String),

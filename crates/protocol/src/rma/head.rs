@@ -4,7 +4,8 @@
 //! is one byte too long or too short, or has a bit set that means nothing, is malformed (MEM-2.2).
 
 use super::{Accumulation, AtomicOp, Rights};
-use crate::limits::HEAD_MAX;
+use crate::block::Block;
+use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use crate::wind::{Class, Head, Refusal};
 
 /// The first byte of a head (MEM-2.1).
@@ -25,6 +26,12 @@ pub enum Kind {
     Lookup = 0x05,
     /// Elements to be combined with those of a region.
     Accumulate = 0x06,
+    /// Bytes into rows of a region.
+    PutBlock = 0x08,
+    /// Bytes into rows of a region, then an add to a word.
+    PutBlockSignal = 0x09,
+    /// Ask for rows of a region.
+    GetBlock = 0x0A,
     /// A user's message.
     User = 0x10,
     /// Shared arrays: the rest of the head belongs to [`crate::coherence`].
@@ -51,6 +58,9 @@ pub fn kind(head: &[u8]) -> Kind {
         Some(0x04) => Kind::Atomic,
         Some(0x05) => Kind::Lookup,
         Some(0x06) => Kind::Accumulate,
+        Some(0x08) => Kind::PutBlock,
+        Some(0x09) => Kind::PutBlockSignal,
+        Some(0x0A) => Kind::GetBlock,
         Some(0x10) => Kind::User,
         Some(0x20) => Kind::Coherence,
         Some(0x81) => Kind::Data,
@@ -65,7 +75,9 @@ pub fn kind(head: &[u8]) -> Kind {
 /// Is the body of such a message placed where it belongs, if the message is admitted at all?
 #[must_use]
 pub fn places(class: Class, head: &[u8]) -> bool {
-    class == Class::Unordered && matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::Accumulate | Kind::Data)
+    let placed =
+        matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::PutBlock | Kind::PutBlockSignal | Kind::Accumulate | Kind::Data);
+    class == Class::Unordered && placed
 }
 
 /// What the requester calls its request; comes back in the answer.
@@ -129,6 +141,24 @@ pub enum Operation {
         offset: u64,
         /// Bytes.
         len: u64,
+    },
+    /// The body goes to rows of the region (MEM-10.1).
+    PutBlock {
+        /// The region's key.
+        key: u64,
+        /// Which rows.
+        block: Block,
+        /// What follows the data.
+        signal: Option<Signal>,
+    },
+    /// Send me these rows, packed.
+    GetBlock {
+        /// To be named in the answer.
+        ticket: TicketId,
+        /// The region's key.
+        key: u64,
+        /// Which rows.
+        block: Block,
     },
     /// Change a word; tell me what it was, if I wait for that.
     Atomic {
@@ -195,9 +225,12 @@ pub enum Operation {
     },
 }
 
-/// The longest head of this layer: an atomic.
-const LONGEST: usize = 1 + 16 + 8 + 8 + 1 + 8 + 8;
+/// Bytes of a block.
+const BLOCK: usize = 3 * 6 + 3 * 4;
+/// The longest head of this layer: a block with a signal.
+const LONGEST: usize = 1 + 8 + BLOCK + 24;
 const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind carries");
+const _: () = assert!(STRIDE_MAX < 1 << 48, "offsets and strides of blocks have six bytes");
 
 impl Operation {
     /// To bytes.
@@ -215,6 +248,11 @@ impl Operation {
                 out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(number).word(first).word(second)
             }
             Operation::Accumulate { key, offset, how } => out.kind(Kind::Accumulate).word(key).word(offset).bytes(&how.encode()),
+            Operation::PutBlock { key, block, signal: None } => out.kind(Kind::PutBlock).word(key).block(block),
+            Operation::PutBlock { key, block, signal: Some(signal) } => {
+                out.kind(Kind::PutBlockSignal).word(key).block(block).word(signal.key).word(signal.offset).word(signal.add)
+            }
+            Operation::GetBlock { ticket, key, block } => out.kind(Kind::GetBlock).ticket(ticket).word(key).block(block),
             Operation::Lookup { ticket } => out.kind(Kind::Lookup).ticket(ticket),
             Operation::User { tag } => out.kind(Kind::User).word(tag),
             Operation::Data { ticket } => out.kind(Kind::Data).ticket(ticket),
@@ -236,8 +274,7 @@ impl Operation {
             Kind::Put => Operation::Put { key: bytes.word()?, offset: bytes.word()?, signal: None },
             Kind::PutSignal => {
                 let (key, offset) = (bytes.word()?, bytes.word()?);
-                let signal = Signal { key: bytes.word()?, offset: bytes.word()?, add: bytes.word()? };
-                Operation::Put { key, offset, signal: Some(signal) }
+                Operation::Put { key, offset, signal: Some(bytes.signal()?) }
             }
             Kind::Get => Operation::Get {
                 ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
@@ -252,6 +289,16 @@ impl Operation {
                 let (key, offset) = (bytes.word()?, bytes.word()?);
                 Operation::Accumulate { key, offset, how: Accumulation::decode(bytes.byte()?, bytes.byte()?)? }
             }
+            Kind::PutBlock => Operation::PutBlock { key: bytes.word()?, block: bytes.block()?, signal: None },
+            Kind::PutBlockSignal => {
+                let (key, block) = (bytes.word()?, bytes.block()?);
+                Operation::PutBlock { key, block, signal: Some(bytes.signal()?) }
+            }
+            Kind::GetBlock => Operation::GetBlock {
+                ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
+                key: bytes.word()?,
+                block: bytes.block()?,
+            },
             Kind::Lookup => Operation::Lookup { ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)? },
             Kind::User => Operation::User { tag: bytes.word()? },
             Kind::Data => Operation::Data { ticket: bytes.ticket()? },
@@ -293,6 +340,15 @@ impl Writer {
     fn word(&mut self, word: u64) -> &mut Self {
         self.bytes(&word.to_le_bytes())
     }
+    /// Of a number up to [`STRIDE_MAX`].
+    fn long(&mut self, long: u64) -> &mut Self {
+        let [low @ .., _, _] = long.to_le_bytes();
+        self.bytes(&low)
+    }
+    fn block(&mut self, block: Block) -> &mut Self {
+        let Block { offset, row, rows, planes, row_stride, plane_stride } = block;
+        self.long(offset).half(row).half(rows).half(planes).long(row_stride).long(plane_stride)
+    }
     fn ticket(&mut self, ticket: TicketId) -> &mut Self {
         self.word(ticket.token).word(ticket.serial)
     }
@@ -315,6 +371,20 @@ impl Reader<'_> {
     }
     fn word(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
+    }
+    fn long(&mut self) -> Option<u64> {
+        let [a, b, c, d, e, f] = self.take::<6>()?;
+        Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+    }
+    fn signal(&mut self) -> Option<Signal> {
+        Some(Signal { key: self.word()?, offset: self.word()?, add: self.word()? })
+    }
+    /// MEM-10.2: countable, not empty, and in its one form.
+    fn block(&mut self) -> Option<Block> {
+        let (offset, row, rows, planes) = (self.long()?, self.half()?, self.half()?, self.half()?);
+        let block = Block { offset, row, rows, planes, row_stride: self.long()?, plane_stride: self.long()? };
+        let countable = block.len().is_some_and(|len| len <= BODY_MAX) && !block.is_empty();
+        (countable && block == block.tidy()).then_some(block)
     }
     /// Serial 0 means *none*, and then the token is 0 too: one meaning, one encoding.
     fn ticket(&mut self) -> Option<TicketId> {

@@ -9,7 +9,8 @@
 //! |---|---|---|
 //! | put, put with signal | head + data | Wind has the acknowledgement, which the peer sends after it has placed (and signalled) |
 //! | accumulate | head + elements | as a put |
-//! | get | head, then an answer with data | the answer has been delivered into the destination |
+//! | put of a block, with signal or without | head + packed rows | as put |
+//! | get, also of a block | head, then an answer with data | the answer has been delivered into the destination |
 //! | atomic, fetching | head, then an answer with the old value | the answer has been delivered |
 //! | atomic, not fetching | head | Wind has the acknowledgement |
 //! | lookup | head + name, then an answer | the answer has been delivered |
@@ -18,6 +19,7 @@
 mod accumulate;
 mod answer;
 mod atomic;
+mod destination;
 mod element;
 mod event;
 mod head;
@@ -25,15 +27,18 @@ mod memory;
 mod names;
 mod request;
 mod serve;
+mod strided;
 mod ticket;
 
 pub use atomic::{AtomicOp, Change, Width, Word};
+pub use destination::{Destination, read_rows};
 pub use element::{Accumulation, Combine, Element, Number};
 pub use event::{RmaError, RmaEvent, Value};
 pub use head::{Kind, Operation, Published, Signal, TicketId, kind, places};
 pub use memory::{Memory, Rights};
 
 use crate::Rank;
+use crate::block::Block;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
 use crate::wind::{Body, Class, Message, Refusal, Token};
 use accumulate::{Accumulate, Cuts};
@@ -52,6 +57,10 @@ enum Transfer {
         key: u64,
         offset: u64,
         len: u64,
+    },
+    Rows {
+        key: u64,
+        block: Block,
     },
     Data {
         ticket: TicketId,

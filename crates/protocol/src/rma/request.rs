@@ -25,7 +25,7 @@ impl Rma {
     /// Too long, too many outstanding, or a token that is none or in use.
     pub fn get(&mut self, to: Rank, key: u64, offset: u64, into: Segment, token: Token) -> Result<Message, RmaError> {
         fits(into.len, BODY_MAX)?;
-        let ticket = self.tickets.open(to, Asked::Data(into), token)?;
+        let ticket = self.tickets.open(to, Asked::Data(into.into()), token)?;
         Ok(request(&Operation::Get { ticket, key, offset, len: into.len }, Body::Empty, token))
     }
 

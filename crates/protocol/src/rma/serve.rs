@@ -1,7 +1,8 @@
 //! The target: what peers ask of this node's memory. Everything here came from a network (MEM-9.2).
 
 use super::accumulate::Accumulate;
-use super::{AtomicOp, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer, Width};
+use super::strided::{PutBlock, deliver_block, place_rows};
+use super::{AtomicOp, Destination, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer, Width};
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
@@ -18,6 +19,9 @@ impl Rma {
             Some(Operation::Accumulate { key, offset, how }) if class == Class::Unordered => {
                 self.admit_accumulate(from, number, Accumulate { key, offset, len, how }, memory)
             }
+            Some(Operation::PutBlock { key, block, signal }) if class == Class::Unordered => {
+                self.admit_block(from, number, PutBlock { key, block, signal }, len, memory)
+            }
             Some(Operation::Data { ticket }) if class == Class::Unordered => self.admit_data(from, number, ticket, len, memory),
             Some(Operation::User { .. }) => room(len, MESSAGE_BODY_MAX, Refusal::NoRoom),
             Some(Operation::Lookup { .. }) => room(len, NAME_MAX as u64, Refusal::Malformed),
@@ -31,7 +35,7 @@ impl Rma {
         put.check(memory)?;
         self.begin(from, number, Transfer::Put { key: put.key, offset: put.offset, len: put.len })?;
         if planted(Bug::SignalBeforeData) {
-            put.raise(memory)?;
+            raise(put.signal, memory)?;
         }
         Ok(Admission::Place)
     }
@@ -48,11 +52,12 @@ impl Rma {
                     memory.write(region, at, bytes);
                 }
             }
+            Some(Transfer::Rows { key, block }) => place_rows(*key, *block, start, bytes, memory),
             Some(Transfer::Data { ticket }) => {
                 let ticket = *ticket;
-                let Some(into) = self.destination(from, number, ticket) else { return };
-                let Some(at) = within(into.offset, into.len, start, bytes) else { return };
-                memory.write(into.region, at, bytes);
+                if let Some(into) = self.destination(from, number, ticket) {
+                    into.write(start, bytes, memory);
+                }
             }
             Some(Transfer::Accumulate { asked, .. }) => {
                 let asked = *asked;
@@ -62,15 +67,19 @@ impl Rma {
         }
     }
 
-    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and nowhere else (MEM-3.7).
+    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and nowhere else (MEM-3.7). Rows are not
+    /// one place.
     pub fn place_of(&mut self, from: Rank, number: u64, start: u64, len: u64, memory: &impl Memory) -> Option<Segment> {
         let (region, offset, whole) = match self.peers.get(&from)?.transfers.get(&number)? {
             Transfer::Put { key, offset, len } => (memory.locate(*key, *offset, *len, Rights::WRITE).ok()?, *offset, *len),
             Transfer::Data { ticket } => {
                 let ticket = *ticket;
-                let Segment { region, offset, len } = self.destination(from, number, ticket)?;
+                let Destination::Range(Segment { region, offset, len }) = *self.destination(from, number, ticket)? else {
+                    return None;
+                };
                 (region, offset, len)
             }
+            Transfer::Rows { .. } => return None,
             // What comes is not what will be there (MEM-12.4).
             Transfer::Accumulate { .. } => return None,
         };
@@ -101,6 +110,7 @@ impl Rma {
             Operation::Accumulate { key, offset, how } => {
                 Rma::deliver_accumulate(Accumulate { key, offset, len: length(&body), how }, transfer, &body, memory)
             }
+            Operation::PutBlock { key, block, signal } => deliver_block(PutBlock { key, block, signal }, transfer, &body, memory),
             Operation::Data { ticket } => self.deliver_data(from, number, ticket, transfer, &body, memory),
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
             Operation::Lookup { ticket } => self.serve_lookup(from, ticket, bytes_of(&body).ok_or(Refusal::Malformed)?),
@@ -109,6 +119,7 @@ impl Rma {
             }
             _ if length(&body) != 0 => Err(Refusal::Malformed),
             Operation::Get { ticket, key, offset, len } => self.serve_get(from, ticket, key, offset, len, memory),
+            Operation::GetBlock { ticket, key, block } => self.serve_get_block(from, ticket, (key, block), memory),
             Operation::Atomic { ticket, key, offset, op } => self.serve_atomic(from, ticket, key, offset, op, memory),
             Operation::Old { ticket, old } => self.deliver_old(from, ticket, old),
             Operation::Found { ticket, published } => self.deliver_found(from, ticket, published),
@@ -210,32 +221,33 @@ impl Put {
         }
         Ok(region)
     }
+}
 
-    fn raise(&self, memory: &mut impl Memory) -> Result<(), Refusal> {
-        if let Some(signal) = self.signal {
-            let region = locate_word(signal.key, signal.offset, Width::W64, memory)?;
-            memory.atomic(region, signal.offset, AtomicOp::add(signal.add))?;
-        }
-        Ok(())
+/// MEM-3.5.
+pub(super) fn raise(signal: Option<Signal>, memory: &mut impl Memory) -> Result<(), Refusal> {
+    if let Some(signal) = signal {
+        let region = locate_word(signal.key, signal.offset, Width::W64, memory)?;
+        memory.atomic(region, signal.offset, AtomicOp::add(signal.add))?;
     }
+    Ok(())
 }
 
 /// The data of a put is here, or already at its place: finish it, and only then signal (MEM-3.5).
 fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memory: &mut impl Memory) -> Result<(), Refusal> {
     let region = put.check(memory)?;
     if planted(Bug::SignalBeforeData) && transfer.is_none() {
-        put.raise(memory)?;
+        raise(put.signal, memory)?;
     }
     match bytes_of(body) {
         Some(bytes) => memory.write(region, put.offset, bytes),
         None if transfer == Some(Transfer::Put { key: put.key, offset: put.offset, len: put.len }) => {}
         None => return Err(Refusal::Malformed),
     }
-    if planted(Bug::SignalBeforeData) { Ok(()) } else { put.raise(memory) }
+    if planted(Bug::SignalBeforeData) { Ok(()) } else { raise(put.signal, memory) }
 }
 
 /// The region of an aligned word that peers may change.
-fn locate_word(key: u64, offset: u64, width: Width, memory: &impl Memory) -> Result<u32, Refusal> {
+pub(super) fn locate_word(key: u64, offset: u64, width: Width, memory: &impl Memory) -> Result<u32, Refusal> {
     let region = memory.locate(key, offset, width.bytes(), Rights::ATOMIC)?;
     if offset.is_multiple_of(width.bytes()) { Ok(region) } else { Err(Refusal::Misaligned) }
 }

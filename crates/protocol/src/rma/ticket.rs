@@ -1,10 +1,10 @@
 //! Requests that wait for an answer (MEM-4).
 
 use super::head::TicketId;
-use super::{RmaError, Width};
+use super::{Destination, RmaError, Width};
 use crate::Rank;
 use crate::limits::TICKETS_MAX;
-use crate::wind::{Segment, Token};
+use crate::wind::Token;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// Bytes for this place.
-    Data(Segment),
+    Data(Destination),
     /// The old value of a word of this width.
     Old(Width),
     /// The region of this name.

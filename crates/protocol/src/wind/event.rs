@@ -1,7 +1,8 @@
 //! What a connection tells its owner.
 
-use super::{Refusal, Segment, Token};
+use super::{Refusal, Rows, Segment, Token};
 use crate::wire::{Lane, Misfit, Refuse};
+use alloc::sync::Arc;
 
 /// In the order in which things happened; see [`Connection::poll_event`](super::Connection::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,10 +111,12 @@ pub enum PostError {
 }
 
 /// What [`Connection::transmit`](super::Connection::transmit) has appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// These bytes follow on the wire; none if the payload was appended too, or there is none.
     pub payload: Option<Segment>,
+    /// The payload's offset counts among the packed bytes of these rows, of the same region.
+    pub rows: Option<Arc<Rows>>,
     /// Which candidate address of the peer it goes to.
     pub path: u8,
     /// By which lane; a handshake by the small one.

@@ -1,6 +1,8 @@
 //! What is handed to Wind to be sent.
 
+use crate::block::Block;
 use crate::limits::{BODY_SHORT, HEAD_MAX};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
@@ -39,6 +41,29 @@ pub struct Segment {
     pub len: u64,
 }
 
+/// Rows in memory that the engine knows by number: packed at each (re)transmission, as much of them as a fragment carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rows {
+    /// Slot in the engine's region table.
+    pub region: u32,
+    /// Which bytes of it; their number can be counted.
+    pub block: Block,
+}
+
+impl Rows {
+    /// Bytes of all rows.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.block.len().unwrap_or(u64::MAX)
+    }
+
+    /// No bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.block.is_empty()
+    }
+}
+
 /// Where a message's body comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
@@ -50,6 +75,8 @@ pub enum Body {
     Inline(Vec<u8>),
     /// Bytes kept by the caller until the message is settled.
     Segment(Segment),
+    /// As a segment, in rows.
+    Rows(Arc<Rows>),
 }
 
 impl Body {
@@ -58,6 +85,7 @@ impl Body {
     pub fn len(&self) -> u64 {
         match self {
             Body::Segment(segment) => segment.len,
+            Body::Rows(rows) => rows.len(),
             body => body.bytes().len() as u64,
         }
     }
@@ -68,7 +96,7 @@ impl Body {
         match self {
             Body::Short(bytes) => bytes,
             Body::Inline(bytes) => bytes,
-            Body::Empty | Body::Segment(_) => &[],
+            Body::Empty | Body::Segment(_) | Body::Rows(_) => &[],
         }
     }
 

@@ -45,7 +45,7 @@ pub use event::{Death, Event, HandshakeRefusal, PostError, Transmit};
 pub use expected::Expected;
 pub use histogram::{Histogram, Latency};
 pub use lanes::PerLane;
-pub use message::{Body, Class, Head, HeadTooLong, Message, Segment, Token};
+pub use message::{Body, Class, Head, HeadTooLong, Message, Rows, Segment, Token};
 pub use settings::Settings;
 pub use snapshot::{Latencies, Snapshot, Standing};
 pub use statistics::Statistics;

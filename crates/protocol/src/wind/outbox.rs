@@ -7,11 +7,12 @@ mod again;
 mod settling;
 
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
-use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Segment, Token};
+use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Rows, Segment, Token};
 use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Outbox {
@@ -286,11 +287,21 @@ impl Outbox {
                 let offset = whole.offset.saturating_add(piece.offset);
                 (Some(Segment { region: whole.region, offset, len: u64::from(piece.len) }), None)
             }
+            // Its place among the packed bytes; the engine is told which rows they are.
+            Some(Body::Rows(rows)) => (Some(Segment { region: rows.region, offset: piece.offset, len: piece.len.into() }), None),
             Some(body) => {
                 let start = usize::try_from(piece.offset).unwrap_or(usize::MAX);
                 (None, body.bytes().get(start..start.saturating_add(piece.len as usize)))
             }
             None => (None, None),
+        }
+    }
+
+    /// The rows that a piece's bytes are packed from, if they are.
+    pub fn rows_of(&self, piece: Piece) -> Option<Arc<Rows>> {
+        match &self.get(piece.number)?.body {
+            Body::Rows(rows) => Some(Arc::clone(rows)),
+            _ => None,
         }
     }
 

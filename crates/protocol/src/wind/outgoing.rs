@@ -89,7 +89,8 @@ impl Sizes {
 
     /// May this message travel whole (WIND-2.4)?
     pub fn hold(self, message: &Outgoing) -> bool {
-        !matches!(message.body, Body::Segment(segment) if segment.len > 0) && self.fit(message.head.len(), message.len)
+        let elsewhere = matches!(message.body, Body::Segment(_) | Body::Rows(_)) && message.len > 0;
+        !elsewhere && self.fit(message.head.len(), message.len)
     }
 
     /// Do a head and a body fit into one frame?

@@ -64,21 +64,25 @@ impl Connection {
             if self.handshake.has_due(now) {
                 let path = self.handshake.transmit(now, into)?;
                 self.statistics.handshakes_sent += 1;
-                return Some(Transmit { payload: None, path, lane, port: None, handshake: true });
+                return Some(Transmit { payload: None, rows: None, path, lane, port: None, handshake: true });
             }
         }
         if self.phase != Phase::Open || !self.handshake.is_established() {
             return None;
         }
         let path = self.handshake.path?;
+        let mut rows = None;
         let payload = match self.turn(lane, now)? {
             Turn::Small => self.write_small(now, into, true),
             Turn::Control => self.write_control(lane, now, into),
-            Turn::Bulk(piece) => self.write_bulk(now, into, piece),
+            Turn::Bulk(piece) => {
+                rows = self.outbox.rows_of(piece);
+                self.write_bulk(now, into, piece)
+            }
             Turn::Size => self.write_size_probe(lane, now, into),
         };
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
-        Some(Transmit { payload, path, lane, port, handshake: false })
+        Some(Transmit { payload, rows, path, lane, port, handshake: false })
     }
 
     fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
@@ -337,7 +341,7 @@ impl Connection {
             self.write_ack((lane, &ranges), Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, builder, None, false);
-        Some(Transmit { payload: None, path, lane: Lane::Small, port: None, handshake: false })
+        Some(Transmit { payload: None, rows: None, path, lane: Lane::Small, port: None, handshake: false })
     }
 }
 

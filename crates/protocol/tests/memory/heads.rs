@@ -1,7 +1,8 @@
 //! Heads: MEM-2.
 
 use super::world::{any_accumulation, any_atomic};
-use oikaze_protocol::limits::HEAD_MAX;
+use oikaze_protocol::block::Block;
+use oikaze_protocol::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use oikaze_protocol::rma::{
     Accumulation, AtomicOp, Combine, Element, Kind, Operation, Published, Rights, Signal, TicketId, kind,
 };
@@ -16,9 +17,20 @@ fn signal() -> impl Strategy<Value = Option<Signal>> {
     proptest::option::of(any::<(u64, u64, u64)>().prop_map(|(key, offset, add)| Signal { key, offset, add }))
 }
 
+fn block() -> impl Strategy<Value = Block> {
+    let counts = (1..=u32::MAX, 1..200u32, 1..40u32);
+    (0..=STRIDE_MAX, counts, 0..=STRIDE_MAX, 0..=STRIDE_MAX).prop_map(
+        |(offset, (row, rows, planes), row_stride, plane_stride)| {
+            Block { offset, row: row.min((BODY_MAX / 8000) as u32), rows, planes, row_stride, plane_stride }.tidy()
+        },
+    )
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         (any::<(u64, u64)>(), signal()).prop_map(|((key, offset), signal)| Operation::Put { key, offset, signal }),
+        (any::<u64>(), block(), signal()).prop_map(|(key, block, signal)| Operation::PutBlock { key, block, signal }),
+        (ticket(), any::<u64>(), block()).prop_map(|(ticket, key, block)| Operation::GetBlock { ticket, key, block }),
         (ticket(), any::<(u64, u64, u64)>()).prop_map(|(ticket, (key, offset, len))| Operation::Get { ticket, key, offset, len }),
         (prop_oneof![ticket(), Just(TicketId::NONE)], any::<(u64, u64)>(), any_atomic())
             .prop_map(|(ticket, (key, offset), op)| Operation::Atomic { ticket, key, offset, op }),
@@ -58,9 +70,9 @@ proptest! {
 
     /// MEM-2.2: random bytes are refused, or are the one encoding of what they mean.
     #[test]
-    fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..17usize) {
+    fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..20usize) {
         if let Some(byte) = bytes.first_mut() {
-            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x85, 7][first];
+            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x85, 7, 8, 9, 10][first];
         }
         if let Some(operation) = Operation::decode(&bytes) {
             prop_assert_eq!(operation.encode().to_vec(), bytes);

@@ -1,6 +1,7 @@
 //! Remote memory (spec/memory.md): two ends, a pipe between them that cuts and reorders, and oracles.
 
 mod accumulate;
+mod blocks;
 mod heads;
 mod hostile;
 mod limits;

@@ -1,12 +1,16 @@
 //! Random operations against a dumb oracle: one after another (every value and every refusal is known), and all at once.
 
 use super::world::{World, any_accumulation, any_atomic, change, combine};
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Rights, Rma, RmaError, RmaEvent, Signal, Value};
-use oikaze_protocol::wind::{Body, Refusal, Segment, Token};
+use oikaze_protocol::block::Block;
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Rights, Rma, RmaError, RmaEvent, Signal, Value};
+use oikaze_protocol::wind::{Body, Refusal, Rows, Segment, Token};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const LEN: u64 = 600;
+/// The requester's own: the longest block, in rows of one byte with gaps.
+const OWN: u64 = 2 * 40 * 6 * 4;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -14,6 +18,26 @@ enum Op {
     Get { region: usize, offset: u64, len: u64 },
     Atomic { region: usize, offset: u64, op: AtomicOp, fetch: bool },
     Accumulate { region: usize, offset: u64, how: Accumulation, body: Vec<u8> },
+    PutBlock { region: usize, block: Block, fill: u8, signal: Option<(usize, u64, u64)> },
+    GetBlock { region: usize, block: Block, into: Block },
+}
+
+/// Every byte's offset, in packed order.
+fn offsets(block: Block) -> Vec<u64> {
+    (0..block.planes).flat_map(|plane| (0..block.rows).map(move |row| (plane, row))).fold(Vec::new(), |mut all, (plane, row)| {
+        let at = block.offset + u64::from(plane) * block.plane_stride + u64::from(row) * block.row_stride;
+        all.extend(at..at + u64::from(block.row));
+        all
+    })
+}
+
+/// Some touch, some lie between each other; overlapping ones are made disjoint for what is written.
+fn block() -> impl Strategy<Value = Block> {
+    let shape = (1..40u32, 1..6u32, 1..4u32);
+    (0..60u64, shape, 0..30u64, 0..30u64).prop_map(|(offset, (row, rows, planes), gap, plane_gap)| {
+        let stride = u64::from(row) + gap;
+        Block::new(offset, row).rows(rows, stride).planes(planes, u64::from(rows) * stride + plane_gap)
+    })
 }
 
 /// Region 3 does not exist; some offsets are wild.
@@ -26,7 +50,19 @@ fn op() -> impl Strategy<Value = Op> {
     let region = || prop_oneof![9 => 0..3usize, 1 => Just(3)];
     let len = prop_oneof![0..20u64, 90..110u64, 200..400u64];
     let signal = prop::option::of((region(), offset.clone(), 1..5u64));
+    let signal_of_block = signal.clone();
     prop_oneof![
+        (region(), block(), 1..=255u8, signal_of_block).prop_map(|(region, block, fill, signal)| Op::PutBlock {
+            region,
+            block,
+            fill,
+            signal
+        }),
+        (region(), block(), any::<bool>()).prop_map(|(region, block, range)| {
+            let len = block.len().unwrap() as u32;
+            let into = if range { Block::new(7, len) } else { Block::new(3, 1).rows(len, 1 + u64::from(len % 2)) };
+            Op::GetBlock { region, block, into }
+        }),
         (region(), offset.clone(), len.clone(), 1..=255u8, signal).prop_map(|(region, offset, len, fill, signal)| Op::Put {
             region,
             offset,
@@ -101,6 +137,26 @@ impl Oracle {
                 self.own[..len].copy_from_slice(&self.regions[region].1[from..from + len]);
                 Ok(Value::Nothing)
             }
+            Op::PutBlock { region, block, fill, signal } => {
+                self.check(region, block.offset, block.hull().unwrap(), Rights::WRITE)?;
+                if let Some((region, offset, _)) = signal {
+                    self.check_word(region, offset, 8)?;
+                }
+                for (nth, at) in offsets(block).into_iter().enumerate() {
+                    self.regions[region].1[at as usize] = fill ^ nth as u8;
+                }
+                if let Some((region, offset, add)) = signal {
+                    self.change(region, offset, AtomicOp::add(add));
+                }
+                Ok(Value::Nothing)
+            }
+            Op::GetBlock { region, block, into } => {
+                self.check(region, block.offset, block.hull().unwrap(), Rights::READ)?;
+                for (from, to) in offsets(block).into_iter().zip(offsets(into)) {
+                    self.own[to as usize] = self.regions[region].1[from as usize];
+                }
+                Ok(Value::Nothing)
+            }
             Op::Atomic { region, offset, op, fetch } => {
                 self.check_word(region, offset, op.width().bytes())?;
                 let old = self.change(region, offset, op);
@@ -133,6 +189,15 @@ fn post(world: &mut World, own: u32, op: &Op, token: Token) {
             rma.put(key(region), offset, Body::Inline(vec![fill; len as usize]), signal, token)
         }
         Op::Get { region, offset, len } => rma.get(1, key(region), offset, Segment { region: own, offset: 0, len }, token),
+        Op::PutBlock { region, block, fill, signal } => {
+            let signal = signal.map(|(region, offset, add)| Signal { key: key(region), offset, add });
+            let body = Body::Inline((0..block.len().unwrap()).map(|nth| fill ^ nth as u8).collect());
+            rma.put_block(key(region), block, body, signal, token)
+        }
+        Op::GetBlock { region, block, into } => {
+            let into = Destination::Rows(Arc::new(Rows { region: own, block: into }));
+            rma.get_block(1, key(region), block, into, token)
+        }
         Op::Atomic { region, offset, op, fetch: true } => rma.atomic(1, key(region), offset, op, token),
         Op::Accumulate { region, offset, how, ref body } => {
             Rma::accumulate(key(region), offset, how, Body::Inline(body.clone()), token)
@@ -147,14 +212,14 @@ proptest! {
     fn one_after_another(ops in prop::collection::vec(op(), 1..40), seed in any::<u64>()) {
         let rights = [Rights::ALL, Rights::READ | Rights::ATOMIC, Rights::WRITE];
         let mut world = World::new(2);
-        let mut oracle = Oracle { regions: Vec::new(), own: vec![0; LEN as usize] };
+        let mut oracle = Oracle { regions: Vec::new(), own: vec![0; OWN as usize] };
         let mut slots = Vec::new();
         for (index, rights) in rights.into_iter().enumerate() {
             let bytes: Vec<u8> = (0..LEN as usize).map(|i| (i * 13 + index) as u8 & 0x3F).collect();
             slots.push(world.nodes[1].memory.add(index as u64 + 10, rights, bytes.clone()));
             oracle.regions.push((rights, bytes));
         }
-        let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; LEN as usize]);
+        let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; OWN as usize]);
         for (index, op) in ops.iter().enumerate() {
             let token = Token(index as u64);
             post(&mut world, own, op, token);

@@ -3,7 +3,7 @@
 
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Change, Combine, Element, Memory, Operation, Published, Rights, Rma, RmaEvent, Width,
+    Accumulation, AtomicOp, Change, Combine, Element, Memory, Operation, Published, Rights, Rma, RmaEvent, Width, read_rows,
 };
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
 use proptest::prelude::*;
@@ -284,6 +284,19 @@ impl World {
         true
     }
 
+    /// The sender takes a message back that is not settled.
+    pub fn withdraw(&mut self, from: Rank, token: Token) {
+        let Self { nodes, flights, .. } = self;
+        flights.retain(|flight| {
+            let taken = flight.from == from && flight.message.token == token && !matches!(flight.stage, Stage::Settled(_));
+            if taken {
+                nodes[flight.to as usize].rma.withdrawn(from, flight.number);
+            }
+            !taken
+        });
+        self.collect();
+    }
+
     /// Until nothing is in flight; the choices follow from `seed`.
     pub fn run(&mut self, seed: u64) {
         let mut state = seed | 1;
@@ -314,6 +327,15 @@ impl World {
             Body::Segment(Segment { region, offset, len }) => {
                 let mut bytes = vec![0; *len as usize];
                 assert!(self.nodes[flight.from as usize].memory.read(*region, *offset, &mut bytes), "a source went away");
+                bytes
+            }
+            Body::Rows(rows) => {
+                let mut bytes = vec![0; rows.len() as usize];
+                let memory = &self.nodes[flight.from as usize].memory;
+                // As Wind does it: a part at a time.
+                for (part, bytes) in (0..).zip(bytes.chunks_mut(FRAGMENT as usize)) {
+                    assert!(read_rows(rows, part * FRAGMENT, bytes, memory), "a source went away");
+                }
                 bytes
             }
             body => body.bytes().to_vec(),

@@ -1,0 +1,100 @@
+//! Blocks of a peer's region: rows at equal distances, in planes if wanted, put or fetched in one call.
+
+use super::{RemoteRegion, RemoteSignal};
+use crate::engine::Request;
+use crate::operation::Operation;
+use crate::region::RegionSlice;
+use crate::{Block, Error, Result};
+use oikaze_protocol::rma::{Destination, Signal};
+use oikaze_protocol::wind::{Body, Rows, Segment};
+use std::sync::Arc;
+
+impl RemoteRegion {
+    /// Write the rows `here` of a counted slice to the rows `there` of this region, in one operation. The two need not have the same
+    /// shape, only as many bytes: the first row here begins the first row there, planes come one after the other. Returns at once;
+    /// complete when all rows are in the peer's memory and visible.
+    ///
+    /// ```no_run
+    /// # fn example(there: &oikaze::RemoteRegion, field: &oikaze::LocalRegion) -> oikaze::Result<()> {
+    /// use oikaze::Block;
+    /// // One column of 100 × 100 doubles here becomes another there: 100 rows of 8 bytes, 800 bytes apart.
+    /// let column = |x: u64| Block::new(8 * x, 8).rows(100, 800);
+    /// there.put_block(column(0), field.all(), column(99))?.wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The blocks have unequal numbers of bytes; rows overlap there; `here` is not inside the slice. Later, as [`Operation::wait`]: the
+    /// region must grant writing on all of the block's hull, from its first byte to its last.
+    pub fn put_block(&self, there: Block, from: RegionSlice, here: Block) -> Result<Operation<()>> {
+        self.begin_put_block(there, from, here, None)
+    }
+
+    /// As [`RemoteRegion::put_block`]; adds to a word of a region of the same peer once *all* rows are in place.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::put_block`].
+    pub fn put_block_signal(&self, there: Block, from: RegionSlice, here: Block, signal: &RemoteSignal) -> Result<Operation<()>> {
+        self.begin_put_block(there, from, here, Some(signal.0))
+    }
+
+    fn begin_put_block(&self, there: Block, from: RegionSlice, here: Block, signal: Option<Signal>) -> Result<Operation<()>> {
+        if there.is_empty() && here.is_empty() {
+            return Ok(self.put_body(there.offset, Body::Empty, signal, None));
+        }
+        let wrong = |why| self.cannot("put", there, why);
+        let rows = from.rows(here)?;
+        let len = here.check_source().map_err(wrong)?;
+        if there.check_destination().map_err(wrong)? != len {
+            return Err(wrong(crate::BadBlock::Lengths { there, here: len }));
+        }
+        let body = match here.as_range() {
+            Some(len) => Body::Segment(Segment { region: rows.region, offset: rows.block.offset, len }),
+            None => Body::Rows(Arc::new(rows)),
+        };
+        let (to, key) = (self.peer.rank, self.published.key);
+        let request = match there.as_range() {
+            Some(_) => Request::Put { to, key, offset: there.offset, body, signal },
+            None => Request::PutBlock { to, key, block: Box::new(there), body, signal },
+        };
+        Ok(self.peer.begin(request, Some(from.keep()), self.what("put of a block", there.offset, len)))
+    }
+
+    /// Read the rows `there` of this region into the rows `here` of a counted slice, in one operation; as
+    /// [`RemoteRegion::put_block`], the other way.
+    ///
+    /// # Errors
+    /// The blocks have unequal numbers of bytes; rows overlap here; `here` is not inside the slice. Later, as [`Operation::wait`]: the
+    /// region must grant reading on all of the block's hull, from its first byte to its last.
+    pub fn get_block(&self, there: Block, into: RegionSlice, here: Block) -> Result<Operation<()>> {
+        let (from, key) = (self.peer.rank, self.published.key);
+        let rows = into.rows(here)?;
+        if there.is_empty() && here.is_empty() {
+            let into = Segment { region: rows.region, offset: rows.block.offset, len: 0 };
+            let request = Request::Get { from, key, offset: there.offset, into };
+            return Ok(self.peer.begin(request, None, self.what("get", there.offset, 0)));
+        }
+        let wrong = |why| self.cannot("get", there, why);
+        let len = here.check_destination().map_err(wrong)?;
+        if there.check_source().map_err(wrong)? != len {
+            return Err(wrong(crate::BadBlock::Lengths { there, here: len }));
+        }
+        let destination = destination(rows);
+        let request = Request::GetBlock { from, key, block: Box::new(there), into: destination };
+        Ok(self.peer.begin(request, Some(into.keep()), self.what("get of a block", there.offset, len)))
+    }
+
+    fn cannot(&self, verb: &'static str, there: Block, why: crate::BadBlock) -> Error {
+        let len = there.len().unwrap_or(u64::MAX);
+        Error::invalid(self.what(verb, there.offset, len).to_string(), why.to_string())
+    }
+}
+
+/// Rows without gaps are a range like any other, which bytes can be received straight into.
+fn destination(rows: Rows) -> Destination {
+    match rows.block.as_range() {
+        Some(len) => Destination::Range(Segment { region: rows.region, offset: rows.block.offset, len }),
+        None => Destination::Rows(Arc::new(rows)),
+    }
+}
