@@ -11,6 +11,7 @@ use oikaze::{Class, Rank, Region, Rights};
 use oikaze_os::counting::Counting;
 use oikaze_os::link::{Arrival, Link, LocalAddress, Outgoing, Statistics};
 use oikaze_os::memory::shared::PageSet;
+use oikaze_protocol::rma::AtomicOp;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Segment, Settings};
 use std::collections::VecDeque;
@@ -146,6 +147,8 @@ enum Case {
     Messages,
     /// A put of 8 bytes from a region and one back; counts as two.
     Puts,
+    /// A fetch-add and its answer.
+    Atomics,
     /// 64 messages of 8 bytes, posted together from a region; counts as 64.
     Burst,
     /// A turn in which nothing happens.
@@ -193,6 +196,20 @@ impl World {
         self.nodes[to].forget_done();
     }
 
+    /// Node 0 asks, node 1 serves and answers in one turn.
+    fn fetch_add(&mut self) {
+        let key = self.nodes[1].region.0;
+        let op = AtomicOp::add(1_u64);
+        self.nodes[0].post(Request::Atomic { at: 1, key, offset: 64, op, fetch: true }, self.now);
+        self.nodes[0].engine.turn_to_send(self.now);
+        self.now += Duration::from_micros(3);
+        self.nodes[1].engine.turn_for_news(self.now);
+        self.now += Duration::from_micros(3);
+        self.nodes[0].engine.turn_for_news(self.now);
+        self.nodes[0].forget_done();
+        assert!(self.nodes[0].flying.is_empty(), "answered at once");
+    }
+
     fn burst(&mut self) {
         let here = Segment { region: self.nodes[0].region.1, offset: 0, len: 8 };
         for tag in 0..BURST as u64 {
@@ -218,6 +235,10 @@ impl World {
                 self.one_way(1, case == Case::Puts);
                 2
             }
+            Case::Atomics => {
+                self.fetch_add();
+                1
+            }
             Case::Burst => {
                 self.burst();
                 BURST
@@ -237,7 +258,13 @@ fn rounds(world: &mut World, case: Case, count: usize) -> usize {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let cases = [("messages", Case::Messages), ("puts", Case::Puts), ("burst", Case::Burst), ("idle", Case::Idle)];
+    let cases = [
+        ("messages", Case::Messages),
+        ("puts", Case::Puts),
+        ("atomics", Case::Atomics),
+        ("burst", Case::Burst),
+        ("idle", Case::Idle),
+    ];
     let mut arguments = std::env::args().skip(1);
     let wanted = arguments.next();
     let count = arguments.next().map_or(Ok(200_000), |count| count.parse())?;
