@@ -157,6 +157,21 @@ impl Job {
         self.node.batch(posts)
     }
 
+    /// A fence for each peer ([`Peer::fence`]).
+    pub fn fence(&self) {
+        self.node.note(Request::Fence { peer: None });
+    }
+
+    /// Wait until all operations and messages that this node has begun have ended, whoever they go to. What became of each, its handle
+    /// (or queue, or counter) says.
+    ///
+    /// # Errors
+    /// The time limit passed.
+    pub fn quiet(&self) -> Result<()> {
+        let completion = self.node.submit(Request::Flush { peer: None }, None);
+        self.node.outcome(&"waiting for all operations to end", &completion, self.limit).map(drop)
+    }
+
     /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each node calls it.
     ///
     /// # Errors

@@ -50,8 +50,8 @@ impl What {
     /// What may have become of it at a node that died before it confirmed (MEM-5.3, MEM-12.5).
     fn fate(&self) -> Option<&'static str> {
         match self.verb {
-            "get" => None,
-            "put" => Some("of which any part may be there"),
+            "get" | "get of a block" => None,
+            "put" | "put of a block" => Some("of which any part may be there"),
             "accumulate" => Some("of which some elements may have been combined, each once at most"),
             _ => Some("which may have taken place there or not"),
         }

@@ -36,8 +36,8 @@ impl Owner {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Settle what can be settled.
-    pub(super) fn settle_events(&mut self) {
+    /// Settle what can be settled. Was anything begun that had waited for it?
+    pub(super) fn settle_events(&mut self) -> bool {
         let mut at = 0;
         while let Some(rank) = self.peers.active.get(at) {
             while let Some(event) = self.peers.get_mut(rank).and_then(|peer| peer.connection.poll_event()) {
@@ -48,6 +48,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.visits += at as u64;
         self.rma_events();
         self.coherence_events();
+        self.heed_ended()
     }
 
     fn wind_event(&mut self, peer: Rank, event: Event) {

@@ -18,6 +18,8 @@ pub mod failure;
 mod foresight;
 mod ingress;
 pub mod operation;
+mod order;
+mod outstanding;
 mod peer;
 mod peers;
 mod priority;
@@ -123,6 +125,7 @@ pub struct Engine<L, P> {
     rma: Rma,
     coherence: Coherence,
     operations: Operations,
+    order: order::Order,
     arrived: VecDeque<Arrived>,
     bodies: Arc<bodies::Bodies>,
     /// When a long body came last, if memory is kept for others.
@@ -192,6 +195,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             rma: Rma::new(),
             coherence: Coherence::new(me, nodes),
             operations: Operations::default(),
+            order: order::Order::default(),
             arrived: VecDeque::new(),
             bodies: Arc::default(),
             long_body: None,
@@ -328,6 +332,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// End every operation in flight with this failure, and all that are asked for later.
     pub fn end(&mut self, failure: &Failure) {
         self.ended = Some(failure.clone());
+        self.order.end(failure);
         self.operations.settle_all(failure);
     }
 

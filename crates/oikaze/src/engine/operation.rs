@@ -1,11 +1,13 @@
 //! Operations in flight: from the token that travels through the protocol to the thread that waits.
 
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayId;
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Token;
 use std::sync::{Arc, OnceLock};
 
 use super::failure::Failure;
+use super::outstanding::Outstanding;
 use super::submission::Keep;
 
 /// What a finished operation yields.
@@ -57,9 +59,15 @@ impl Completion {
 
 struct Pending {
     completion: Arc<Completion>,
+    /// To whom it goes, and in which of their epochs; [`NOBODY`]: to no single peer.
+    peer: Rank,
+    epoch: u32,
     /// Memory that must stay while the operation is in flight.
     _keep: Keep,
 }
+
+/// Collectives, locks and pages concern no single peer.
+const NOBODY: Rank = Rank::MAX;
 
 /// All operations in flight, by token: a slab whose slots carry a generation, so that a late event finds nothing.
 #[derive(Default)]
@@ -69,12 +77,15 @@ pub struct Operations {
     live: usize,
     /// Since [`Operations::take_settled`] was asked last.
     settled: usize,
+    /// Of each peer.
+    pub(super) outstanding: Outstanding,
 }
 
 impl Operations {
-    /// Remember an operation; its token.
-    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep) -> Token {
-        let pending = Some(Pending { completion, _keep: keep });
+    /// Remember an operation, to this peer if it is to one; its token.
+    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep, peer: Option<Rank>) -> Token {
+        let epoch = peer.map_or(0, |peer| self.outstanding.begin(peer));
+        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, _keep: keep });
         self.live += 1;
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -103,6 +114,9 @@ impl Operations {
         self.free.push(slot);
         self.live -= 1;
         self.settled += 1;
+        if pending.peer != NOBODY {
+            self.outstanding.end(pending.peer, pending.epoch);
+        }
         pending.completion.settle(outcome);
         true
     }
@@ -125,6 +139,7 @@ impl Operations {
             }
         }
         self.live = 0;
+        self.outstanding = Outstanding::default();
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
     }
 

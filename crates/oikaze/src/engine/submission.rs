@@ -140,6 +140,16 @@ pub enum Request {
         /// The operation's completion.
         completion: Arc<Completion>,
     },
+    /// Operations to this peer, or to each, that are asked for from now on begin when those from before have ended.
+    Fence {
+        /// Whose; `None`: each of them for itself.
+        peer: Option<Rank>,
+    },
+    /// Settles when all operations that were asked for before have ended.
+    Flush {
+        /// Whose; `None`: of all.
+        peer: Option<Rank>,
+    },
     /// The user has read so many messages from a peer.
     Consumed {
         /// From whom.
@@ -183,6 +193,23 @@ pub enum Request {
     Unlock(u64),
     /// Say goodbye to all peers.
     Close,
+}
+
+impl Request {
+    /// The peer that fences and flushes of this operation concern.
+    #[must_use]
+    pub fn peer(&self) -> Option<Rank> {
+        match self {
+            Request::Put { to: peer, .. }
+            | Request::Get { from: peer, .. }
+            | Request::PutBlock { to: peer, .. }
+            | Request::GetBlock { from: peer, .. }
+            | Request::Atomic { at: peer, .. }
+            | Request::Accumulate { to: peer, .. }
+            | Request::Send { to: peer, .. } => Some(*peer),
+            _ => None,
+        }
+    }
 }
 
 /// Registered memory: removed from the engine's table when the last user drops it.

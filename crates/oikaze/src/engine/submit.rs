@@ -53,6 +53,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.cancel(&cancelled);
                 self.settle_now(completion, Ok(Value::Done));
             }
+            Request::Fence { peer } => {
+                self.fence(peer);
+                self.settle_now(completion, Ok(Value::Done));
+            }
+            Request::Flush { peer } => self.flush_operations(peer, completion),
             Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
                     peer.connection.consumed(messages, bytes);
@@ -64,15 +69,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
             request => {
                 let token = match completion {
-                    Some(completion) => self.operations.insert(completion, keep),
+                    Some(completion) => {
+                        let peer = request.peer().filter(|&peer| peer < self.nodes);
+                        self.operations.insert(completion, keep, peer)
+                    }
                     None => Token::NONE,
                 };
-                self.begin(request, token);
+                self.begin_or_hold(request, token);
             }
         }
     }
 
-    fn settle_now(&mut self, completion: Option<Arc<Completion>>, outcome: Result<Value, Failure>) {
+    pub(super) fn settle_now(&mut self, completion: Option<Arc<Completion>>, outcome: Result<Value, Failure>) {
         if let Some(completion) = completion {
             completion.settle(outcome);
             self.news += 1;
@@ -80,7 +88,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Requests that settle later, by an event.
-    fn begin(&mut self, request: Request, token: Token) {
+    pub(super) fn begin(&mut self, request: Request, token: Token) {
         let Self { rma, coherence, pages, .. } = self;
         let (to, message) = match request {
             Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
@@ -111,6 +119,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             | Request::Withdraw { .. }
             | Request::Remove { .. }
             | Request::Cancel { .. }
+            | Request::Fence { .. }
+            | Request::Flush { .. }
             | Request::Consumed { .. }
             | Request::Close => return,
         };
@@ -183,6 +193,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Some(token) = self.operations.token_of(completion) else { return };
         self.peers.touch_all().for_each(|peer| peer.connection.cancel(token));
         self.to_self.queue.retain(|message| message.token != token);
+        self.order.cancel(token);
         self.rma.cancel(token);
         self.coherence.cancel(token, &mut self.pages);
         self.egress.both_mut().into_iter().for_each(Batch::discard);
@@ -232,7 +243,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         true
     }
 
-    fn is_full(&self, to: Rank) -> bool {
+    pub(super) fn is_full(&self, to: Rank) -> bool {
         self.peer(to).is_some_and(|peer| peer.connection.is_full())
     }
 

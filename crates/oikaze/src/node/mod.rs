@@ -149,6 +149,16 @@ impl Node {
         self.push(Submission { request, completion: None, keep: None });
     }
 
+    /// Ask for something that takes effect at once and sends nothing: no turn is run for it.
+    pub fn note(&self, request: Request) {
+        let submission = Submission { request, completion: None, keep: None };
+        match self.engine.try_enter() {
+            Some(mut engine) if self.submissions.is_empty() => engine.submit(submission, self.now()),
+            _ => self.leave_to_holder(submission),
+        }
+        self.after_leaving();
+    }
+
     /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
     /// requests are taken up in their order.
     fn push(&self, submission: Submission) {

@@ -103,6 +103,27 @@ impl Peer {
         self.begin(request, Some(from.keep()), What { verb: "message", len: segment.len, peer: self.rank, at: None })
     }
 
+    /// Operations and messages to this peer begun after the fence take place there after those begun before it. Returns at once: later
+    /// ones are held here until earlier ones have ended, which costs them a round trip, and nothing if nothing is outstanding. An
+    /// earlier one that fails holds nobody back. What goes to other peers is not concerned.
+    ///
+    /// To tell the peer that data is there, [`RemoteRegion::put_signal`] is faster: it needs no fence.
+    pub fn fence(&self) {
+        self.node.note(Request::Fence { peer: Some(self.rank) });
+    }
+
+    /// Wait until all operations and messages to this peer that this node has begun have ended. What became of each, its handle (or
+    /// queue, or counter) says.
+    ///
+    /// # Errors
+    /// The time limit passed.
+    pub fn flush(&self) -> Result<()> {
+        let completion = self.node.submit(Request::Flush { peer: Some(self.rank) }, None);
+        self.node
+            .outcome(&format_args!("waiting for all operations to node {} to end", self.rank), &completion, self.limit)
+            .map(drop)
+    }
+
     fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
         let completion = self.node.submit(request, keep);
         Operation::new(&self.node, completion, what, self.limit)

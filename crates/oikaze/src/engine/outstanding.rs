@@ -1,0 +1,148 @@
+//! How many operations to each peer have not ended, in the order of fences and flushes.
+//!
+//! Each fence or flush closes an *epoch* of the peer: it concerns the operations of that epoch and of those before. An operation costs a
+//! count up and a count down, and remembers its epoch; nobody looks through all of them.
+
+use oikaze_protocol::Rank;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Of all peers, by rank; grown as needed.
+#[derive(Default)]
+pub(super) struct Outstanding {
+    peers: Vec<Epochs>,
+    /// An epoch that was closed has ended since this was asked last.
+    drained: bool,
+}
+
+#[derive(Default)]
+struct Epochs {
+    /// The number of the first epoch in `counts`.
+    first: u32,
+    /// Operations of each epoch, of which the last is open.
+    counts: VecDeque<u32>,
+}
+
+impl Outstanding {
+    /// An operation to this peer begins: its epoch.
+    pub fn begin(&mut self, peer: Rank) -> u32 {
+        let peer = peer as usize;
+        if peer >= self.peers.len() {
+            self.peers.resize_with(peer + 1, Epochs::default);
+        }
+        self.peers.get_mut(peer).map_or(0, Epochs::begin)
+    }
+
+    /// An operation of that epoch has ended.
+    pub fn end(&mut self, peer: Rank, epoch: u32) {
+        if let Some(epochs) = self.peers.get_mut(peer as usize) {
+            self.drained |= epochs.end(epoch);
+        }
+    }
+
+    /// Those that begin from now on are of another epoch. The one to wait for, if anything has not ended.
+    pub fn close(&mut self, peer: Rank) -> Option<u32> {
+        self.peers.get_mut(peer as usize)?.close()
+    }
+
+    /// Have all operations of that epoch and of those before ended?
+    pub fn has_ended(&self, peer: Rank, epoch: u32) -> bool {
+        // Epochs are few at a time: what is not ahead of the first is behind it.
+        self.peers.get(peer as usize).is_none_or(|epochs| epochs.first.wrapping_sub(epoch).cast_signed() > 0)
+    }
+
+    /// Ranks that any operation was ever begun to.
+    pub fn peers(&self) -> Range<Rank> {
+        0..Rank::try_from(self.peers.len()).unwrap_or(Rank::MAX)
+    }
+
+    /// Has an epoch that was closed ended since this was asked last?
+    pub fn take_drained(&mut self) -> bool {
+        std::mem::take(&mut self.drained)
+    }
+}
+
+impl Epochs {
+    fn begin(&mut self) -> u32 {
+        match self.counts.back_mut() {
+            Some(open) => *open += 1,
+            None => self.counts.push_back(1),
+        }
+        self.open()
+    }
+
+    fn open(&self) -> u32 {
+        self.first.wrapping_add(self.counts.len() as u32).wrapping_sub(1)
+    }
+
+    /// Has an epoch before the open one ended?
+    fn end(&mut self, epoch: u32) -> bool {
+        if let Some(count) = self.counts.get_mut(epoch.wrapping_sub(self.first) as usize) {
+            *count = count.saturating_sub(1);
+        }
+        let before = self.first;
+        while self.counts.len() > 1 && self.counts.front() == Some(&0) {
+            self.counts.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+        self.first != before
+    }
+
+    fn close(&mut self) -> Option<u32> {
+        match *self.counts.back()? {
+            // Nothing has begun since the last was closed.
+            0 if self.counts.len() == 1 => None,
+            0 => Some(self.open().wrapping_sub(1)),
+            _ => {
+                self.counts.push_back(0);
+                Some(self.open().wrapping_sub(1))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against the obvious: a list of what has not ended, in the order in which it began.
+    #[test]
+    fn epochs_end_when_all_before_have() {
+        for seed in 0..200u64 {
+            let mut state = seed;
+            let mut random = |below: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % below
+            };
+            let mut outstanding = Outstanding::default();
+            // Numbers go round.
+            outstanding.peers.resize_with(3, || Epochs { first: u32::MAX - 5, counts: VecDeque::new() });
+            let (mut live, mut fences) = (Vec::<(Rank, u64, u32)>::new(), Vec::<(Rank, u64, u32)>::new());
+            for step in 0..300 {
+                let peer = random(3) as Rank;
+                match random(5) {
+                    0 | 1 => live.push((peer, step, outstanding.begin(peer))),
+                    2 | 3 if !live.is_empty() => {
+                        let (peer, _, epoch) = live.swap_remove(random(live.len()));
+                        let over = |live: &[(Rank, u64, u32)], fence: &(Rank, u64, u32)| {
+                            !live.iter().any(|(to, at, _)| *to == fence.0 && *at < fence.1)
+                        };
+                        outstanding.end(peer, epoch);
+                        let mut ended = false;
+                        fences.retain(|fence| {
+                            let is_over = over(&live, fence);
+                            assert_eq!(outstanding.has_ended(fence.0, fence.2), is_over, "{seed}");
+                            ended |= is_over;
+                            !is_over
+                        });
+                        assert!(!ended || outstanding.take_drained(), "{seed}: it is told");
+                    }
+                    _ => match outstanding.close(peer) {
+                        Some(epoch) => fences.push((peer, step, epoch)),
+                        None => assert!(!live.iter().any(|(to, ..)| *to == peer), "{seed}"),
+                    },
+                }
+            }
+        }
+    }
+}
