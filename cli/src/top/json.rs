@@ -5,6 +5,7 @@ use oikaze::engine::Counters;
 use oikaze::observe::Unreadable;
 use oikaze::observe::page::{Gauges, LinkCounters};
 use oikaze_protocol::coherence;
+use oikaze_protocol::rma::Refusals;
 use oikaze_protocol::wind::{Histogram, Statistics};
 use serde_json::{Map, Value, json};
 
@@ -38,6 +39,7 @@ fn node(sample: &Sample<'_>) -> Value {
         "engine": named(Counters::NAMES, &node.engine.values()),
         "link": named(LinkCounters::NAMES, &node.link.values()),
         "coherence": named(coherence::Statistics::NAMES, &node.coherence.values()),
+        "refusals": named(Refusals::NAMES, &node.refusals.values()),
         "peers": sample.peers.iter().map(peer).collect::<Vec<_>>(),
     })
 }

@@ -7,6 +7,8 @@ use oikaze_os::memory::shared::SharedError;
 use oikaze_os::memory::{AccessError, MemoryError};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
+use oikaze_protocol::rma::RmaError;
+use oikaze_protocol::wind::Refusal;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -106,6 +108,15 @@ impl Error {
         Error::System { what: what.into(), source: source.into() }
     }
 
+    /// Why the peer refused the operation, if that is what went wrong. Nothing was changed there.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Error::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => Some(*refusal),
+            _ => None,
+        }
+    }
+
     /// The peer whose loss caused this, if that is the cause.
     #[must_use]
     pub fn lost_peer(&self) -> Option<Rank> {
@@ -145,12 +156,12 @@ fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
 }
 
 fn advice(failure: &Failure) -> &'static str {
-    use oikaze_protocol::rma::RmaError;
-    use oikaze_protocol::wind::Refusal;
     match failure {
         Failure::Remote(RmaError::Refused(Refusal::UnknownKey)) => ". Ask the peer for the region again, by its name",
         Failure::Remote(RmaError::Refused(Refusal::OutOfBounds)) => ". See the region's length: RemoteRegion::len",
-        Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => ". Its owner decides, when it publishes the region",
+        Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => {
+            ". Puts take the right write, gets read, atomics and signals atomic. Its owner decides, when it publishes the region and while it is used, and sees what it has refused (Job::refusals)"
+        }
         Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => {
             ". Use an offset that is a multiple of 8 (of 4 for words of 32 bits)"
         }

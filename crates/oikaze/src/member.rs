@@ -77,7 +77,7 @@ impl Job {
     /// # Errors
     /// The table of regions is full.
     pub fn register(&self, region: Region) -> Result<LocalRegion> {
-        LocalRegion::new(&self.node, region, Rights::NONE, None)
+        LocalRegion::new(&self.node, region, Rights::NONE, None, self.limit)
     }
 
     /// Make memory reachable for peers, under a name of up to 48 bytes.
@@ -86,7 +86,7 @@ impl Job {
     /// The name is taken, or too long; the table of regions is full.
     pub fn publish(&self, name: &str, region: Region, rights: Rights) -> Result<LocalRegion> {
         let len = region.len() as u64;
-        let local = LocalRegion::new(&self.node, region, rights, Some(name.to_owned()))?;
+        let local = LocalRegion::new(&self.node, region, rights, Some(name.to_owned()), self.limit)?;
         let published = Published { key: local.key(), len, rights };
         let completion = self.node.submit(Request::Publish { name: name.to_owned(), published }, None);
         if let Err(error) = self.node.outcome(&format_args!("publishing region \"{name}\""), &completion, self.limit) {

@@ -86,7 +86,7 @@ impl<'env> Scope<'_, '_, 'env> {
     }
 
     fn lend(&self, region: os::Region) -> Result<LocalRegion> {
-        LocalRegion::new(&self.job.node, region, Rights::NONE, None)
+        LocalRegion::new(&self.job.node, region, Rights::NONE, None, self.job.limit)
     }
 
     /// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a turn.

@@ -163,6 +163,8 @@ pub const TICKETS_MAX: usize = MESSAGES_IN_FLIGHT;
 pub const TRANSFERS_PER_PEER: usize = 16_384;
 /// Elements of one peer's accumulates of which not all bytes have come: a fragment begins and ends in one.
 pub const CUT_ELEMENTS_PER_PEER: usize = 16_384;
+/// Accesses refused to peers that a node remembers one by one; all are counted.
+pub const REFUSALS_KEPT: usize = 256;
 /// Answers to one peer that Wind has not taken yet.
 pub const ANSWERS_PER_PEER: usize = 16_384;
 /// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that shares its datagram.

@@ -81,7 +81,9 @@ impl Messenger {
             if let Some(source) = one.source {
                 // Settled: the memory is the program's again, who writes something else there.
                 let _ = source.memory.fill(0, source.memory.len() as u64, 0xEE);
-                context.tell(Request::Remove { slot: source.slot });
+                if let Some(region) = context.engine.memory().id(source.slot) {
+                    context.tell(Request::Remove { region });
+                }
             }
         }
         Ok(self.in_flight.len() < before)

@@ -23,6 +23,7 @@ mod outstanding;
 mod peer;
 mod peers;
 mod priority;
+mod regions;
 pub mod seal;
 pub mod submission;
 mod submit;

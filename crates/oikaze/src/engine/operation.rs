@@ -1,5 +1,6 @@
 //! Operations in flight: from the token that travels through the protocol to the thread that waits.
 
+use oikaze_os::memory::Holder;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayId;
 use oikaze_protocol::rma::Published;
@@ -63,7 +64,7 @@ struct Pending {
     peer: Rank,
     epoch: u32,
     /// Memory that must stay while the operation is in flight.
-    _keep: Keep,
+    keep: Keep,
 }
 
 /// Collectives, locks and pages concern no single peer.
@@ -85,7 +86,7 @@ impl Operations {
     /// Remember an operation, to this peer if it is to one; its token.
     pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep, peer: Option<Rank>) -> Token {
         let epoch = peer.map_or(0, |peer| self.outstanding.begin(peer));
-        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, _keep: keep });
+        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, keep });
         self.live += 1;
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -128,6 +129,12 @@ impl Operations {
             Arc::ptr_eq(&pending.completion, completion)
                 .then_some(Token((u64::from(generation & 0x0fff_ffff) << 32) | slot as u64))
         })
+    }
+
+    /// The operations in flight that keep this. Rare, too.
+    pub fn keeping(&self, holder: &Holder) -> impl Iterator<Item = &Arc<Completion>> {
+        let keeps = |pending: &&Pending| pending.keep.as_ref().is_some_and(|keep| Arc::ptr_eq(keep, holder));
+        self.slots.iter().filter_map(|(_, pending)| pending.as_ref()).filter(keeps).map(|pending| &pending.completion)
     }
 
     /// Settle everything, at the end of a job.

@@ -1,11 +1,11 @@
 //! What threads ask of the engine, in the order in which they asked.
 
 use super::operation::Completion;
-use oikaze_os::memory::{Region, RegionTable};
+use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Published, Rights, Signal};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Published, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
 use std::any::Any;
 use std::ops::Range;
@@ -132,8 +132,8 @@ pub enum Request {
     },
     /// Forget a region: nothing can touch it afterwards.
     Remove {
-        /// Its slot in the table.
-        slot: u32,
+        /// Its number.
+        region: RegionId,
     },
     /// Forget the source of an operation that has not settled: it is never read again.
     Cancel {
@@ -209,21 +209,5 @@ impl Request {
             | Request::Send { to: peer, .. } => Some(*peer),
             _ => None,
         }
-    }
-}
-
-/// Registered memory: removed from the engine's table when the last user drops it.
-pub(crate) struct Registered {
-    pub region: Region,
-    pub slot: u32,
-    pub key: u64,
-    pub rights: Rights,
-}
-
-impl Registered {
-    /// Put a region into the table.
-    pub fn insert(table: &mut RegionTable, region: Region, rights: Rights) -> Result<Self, oikaze_os::memory::MemoryError> {
-        let oikaze_os::memory::Registered { slot, key } = table.insert(region.clone(), rights)?;
-        Ok(Self { region, slot, key, rights })
     }
 }

@@ -1,6 +1,5 @@
 //! Submissions: what threads ask for becomes messages to peers; what the layers above owe their peers is posted too.
 
-use super::batch::Batch;
 use super::events::Owner;
 use super::operation::Completion;
 use super::submission::{Keep, Request, Submission};
@@ -9,7 +8,7 @@ use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::POST_INLINE;
-use oikaze_protocol::rma::{Memory, Rma, read_rows};
+use oikaze_protocol::rma::{Memory, Rma, RmaError, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Message, Token};
 use std::sync::Arc;
@@ -45,8 +44,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.rma.withdraw(&name);
                 self.settle_now(completion, Ok(Value::Done));
             }
-            Request::Remove { slot } => {
-                self.remove_region(slot);
+            Request::Remove { region } => {
+                if let Some(slot) = self.memory.slot(region) {
+                    self.remove_region(slot);
+                }
                 self.settle_now(completion, Ok(Value::Done));
             }
             Request::Cancel { completion: cancelled } => {
@@ -89,9 +90,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Requests that settle later, by an event.
     pub(super) fn begin(&mut self, request: Request, token: Token) {
-        let Self { rma, coherence, pages, .. } = self;
+        let Self { rma, coherence, pages, memory, .. } = self;
         let (to, message) = match request {
             Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
+            Request::Get { into, from, .. } if !memory.is_usable(into.region, into.offset, into.len) => {
+                (from, Err(RmaError::DestinationGone))
+            }
             Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
             Request::PutBlock { to, key, block, body, signal } => (to, rma.put_block(key, *block, body, signal, token)),
             Request::GetBlock { from, key, block, into } => (from, rma.get_block(from, key, *block, into, token)),
@@ -137,6 +141,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let token = message.token;
         if let Some(copy) = self.copy_if_better(to, &message) {
             message.body = copy;
+        } else if !self.is_readable(&message.body) {
+            // Its datagrams would be lost here for ever (MEM-1.5).
+            self.rma.unposted(&message);
+            return self.fail(to, token, Failure::Remote(RmaError::SourceGone));
         }
         if to == self.me {
             self.to_self.queue.push_back(message);
@@ -160,6 +168,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
+    /// Is what the body names still registered?
+    fn is_readable(&self, body: &Body) -> bool {
+        match body {
+            Body::Segment(segment) => self.memory.is_usable(segment.region, segment.offset, segment.len),
+            Body::Rows(rows) => self.memory.is_usable(rows.region, rows.block.offset, rows.block.hull().unwrap_or(u64::MAX)),
+            Body::Empty | Body::Short(_) | Body::Inline(_) => true,
+        }
+    }
+
     /// The bytes of a segment, or of rows, that had better travel whole.
     fn copy_if_better(&self, to: Rank, message: &Message) -> Option<Body> {
         let len = match &message.body {
@@ -172,7 +189,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             None => len <= POST_INLINE,
         };
         let len = usize::try_from(len).ok().filter(|_| better)?;
-        // What cannot be read is for the link to find out, at each transmission.
         Body::filled(len, |bytes| match &message.body {
             Body::Segment(segment) => self.memory.read(segment.region, segment.offset, bytes),
             Body::Rows(rows) => read_rows(rows, 0, bytes, &self.memory),
@@ -185,31 +201,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.operations.settle(token, Err(failure));
         }
         self.lost(to, token);
-    }
-
-    fn cancel(&mut self, completion: &Arc<Completion>) {
-        // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
-        self.settle_events();
-        let Some(token) = self.operations.token_of(completion) else { return };
-        self.peers.touch_all().for_each(|peer| peer.connection.cancel(token));
-        self.to_self.queue.retain(|message| message.token != token);
-        self.order.cancel(token);
-        self.rma.cancel(token);
-        self.coherence.cancel(token, &mut self.pages);
-        self.egress.both_mut().into_iter().for_each(Batch::discard);
-        self.operations.settle(token, Err(Failure::Cancelled));
-    }
-
-    /// Nothing can touch the region afterwards: neither peers, nor answers in flight, nor datagrams that wait for the link.
-    fn remove_region(&mut self, slot: u32) {
-        self.memory.remove(slot);
-        for (to, token) in self.rma.region_removed(slot) {
-            self.to_self.queue.retain(|message| message.token != token);
-            if let Some(peer) = self.peers.touch(to) {
-                peer.connection.cancel(token);
-            }
-        }
-        self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
     }
 
     /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the turn's share was used up.

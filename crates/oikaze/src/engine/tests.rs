@@ -361,7 +361,7 @@ fn a_region_that_goes_takes_only_its_own_datagrams_along() {
     a.engine.link_mut().full = true;
     let puts = [stays.slot, goes.slot, stays.slot].map(|slot| a.ask(from(slot)));
     a.engine.turn(now);
-    a.ask(Request::Remove { slot: goes.slot });
+    a.ask(Request::Remove { region: goes.id });
     a.engine.link_mut().full = false;
     let sent = a.engine.turn(now).sent;
     assert!(sent >= 6, "{sent} of the 9 fragments, of which 3 were lost with their region");

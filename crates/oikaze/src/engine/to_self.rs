@@ -22,6 +22,10 @@ impl ToSelf {
     pub fn is_due(&self) -> bool {
         !self.queue.is_empty()
     }
+
+    pub fn forget(&mut self, token: Token) {
+        self.queue.retain(|message| message.token != token);
+    }
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {

@@ -16,7 +16,6 @@ mod watch;
 
 pub use waiting::{EngineMode, Waiting};
 
-use crate::engine::submission::Registered;
 use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Request, Submission, Value, Work, tracked};
 use crate::job::Bootstrap;
 use crate::observe::Publisher;
@@ -26,10 +25,9 @@ use crossbeam_queue::SegQueue;
 use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
+use oikaze_os::memory::RegionId;
 use oikaze_os::memory::shared::{PageSet, Tracker};
-use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::Rights;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
@@ -221,9 +219,37 @@ impl Node {
         posts()
     }
 
-    /// Put a region into the engine's table.
-    pub fn register(&self, region: Region, rights: Rights) -> Result<Registered, MemoryError> {
-        self.with_engine(|engine| Registered::insert(engine.memory(), region, rights))
+    /// As [`Node::with_engine`], for changes that peers are to be told of.
+    pub fn change_engine<T>(&self, change: impl FnOnce(&mut RealEngine) -> T) -> T {
+        let (value, more) = self.with_engine(|engine| (change(engine), engine.has_more()));
+        if more {
+            self.try_turn(self.now());
+        }
+        value
+    }
+
+    /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it is then left to.
+    pub fn forget_region(&self, region: RegionId, name: Option<String>) {
+        let Some(mut engine) = self.engine.try_enter() else {
+            if let Some(name) = name {
+                self.submissions.push(Submission { request: Request::Withdraw { name }, completion: None, keep: None });
+            }
+            self.leave_to_holder(Submission { request: Request::Remove { region }, completion: None, keep: None });
+            return self.after_leaving();
+        };
+        if let Some(name) = &name {
+            engine.unpublish(name);
+        }
+        if let Some(slot) = engine.memory().slot(region) {
+            engine.remove_region(slot);
+        }
+        let more = engine.has_more();
+        drop(engine);
+        if more {
+            self.try_turn(self.now());
+        } else {
+            self.after_leaving();
+        }
     }
 
     /// Run one turn, unless another thread is in one (which then sees what we submitted).

@@ -7,6 +7,7 @@ use oikaze_os::board::Layout;
 use oikaze_os::link::{self, Link};
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::NODES_MAX;
+use oikaze_protocol::rma::Refusals;
 use oikaze_protocol::wind::{self, Death, Histogram, Snapshot, Standing};
 use oikaze_protocol::{coherence, counters};
 use std::net::SocketAddr;
@@ -19,7 +20,8 @@ const FORMAT: u64 = 1;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
 const HISTOGRAM_WORDS: usize = 2 + Histogram::BUCKETS.div_ceil(2);
-const NODE_WORDS: usize = 7 + PROGRAM_WORDS + Counters::COUNT + LinkCounters::COUNT + coherence::Statistics::COUNT;
+const NODE_WORDS: usize =
+    7 + PROGRAM_WORDS + Counters::COUNT + LinkCounters::COUNT + coherence::Statistics::COUNT + Refusals::COUNT;
 const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
 /// The layout of the board of a node in a job of so many: the node's own record, then one for each rank.
@@ -35,6 +37,7 @@ const VERSION: u64 = {
     hash = fingerprint(hash, Counters::NAMES);
     hash = fingerprint(hash, LinkCounters::NAMES);
     hash = fingerprint(hash, coherence::Statistics::NAMES);
+    hash = fingerprint(hash, Refusals::NAMES);
     hash = fingerprint(hash, wind::Statistics::NAMES);
     fingerprint(hash, Gauges::NAMES)
 };
@@ -232,6 +235,8 @@ pub struct NodePage {
     pub link: LinkCounters,
     /// The shared arrays' counters.
     pub coherence: coherence::Statistics,
+    /// What was refused to peers.
+    pub refusals: Refusals,
 }
 
 impl NodePage {
@@ -243,6 +248,7 @@ impl NodePage {
         row.all(&self.engine.values());
         row.all(&self.link.values());
         row.all(&self.coherence.values());
+        row.all(&self.refusals.values());
     }
 
     pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
@@ -260,6 +266,7 @@ impl NodePage {
             engine: Counters::from_values(row.all()?),
             link: LinkCounters::from_values(row.all()?),
             coherence: coherence::Statistics::from_values(row.all()?),
+            refusals: Refusals::from_values(row.all()?),
         };
         (page.rank < page.nodes).then_some(page)
     }

@@ -119,6 +119,7 @@ impl Writer {
             engine: engine.counters(),
             link: engine.link().statistics().into(),
             coherence: *engine.coherence().statistics(),
+            refusals: engine.refusal_counters(),
             ..self.identity.clone()
         };
         self.write_node(&page);

@@ -1,6 +1,7 @@
 use super::page::*;
 use super::words::{Reader, Row};
 use crate::engine::Counters;
+use oikaze_protocol::rma::Refusals;
 use oikaze_protocol::wind::{self, Histogram};
 use oikaze_protocol::{coherence, limits};
 use proptest::prelude::*;
@@ -22,8 +23,8 @@ fn histogram() -> impl Strategy<Value = Histogram> {
 fn node() -> impl Strategy<Value = NodePage> {
     let place = (1..=limits::NODES_MAX).prop_flat_map(|nodes| (0..nodes, Just(nodes)));
     let totals = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-    (any::<u32>(), place, "[!-~]{0,40}", totals, counts(), counts(), counts()).prop_map(
-        |(job, (rank, nodes), program, (started, at, operations, mail), engine, link, coherence)| NodePage {
+    (any::<u32>(), place, "[!-~]{0,40}", totals, counts(), counts(), counts(), counts()).prop_map(
+        |(job, (rank, nodes), program, (started, at, operations, mail), engine, link, coherence, refusals)| NodePage {
             job,
             rank,
             nodes,
@@ -35,6 +36,7 @@ fn node() -> impl Strategy<Value = NodePage> {
             engine: Counters::from_values(engine),
             link: LinkCounters::from_values(link),
             coherence: coherence::Statistics::from_values(coherence),
+            refusals: Refusals::from_values(refusals),
         },
     )
 }

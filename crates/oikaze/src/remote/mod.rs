@@ -124,7 +124,7 @@ impl Peer {
             .map(drop)
     }
 
-    fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
+    pub(crate) fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
         let completion = self.node.submit(request, keep);
         Operation::new(&self.node, completion, what, self.limit)
     }

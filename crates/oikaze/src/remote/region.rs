@@ -14,8 +14,12 @@ pub struct RemoteRegion {
 }
 
 impl RemoteRegion {
-    pub(super) fn new(peer: Peer, name: &str, published: Published) -> Self {
+    pub(crate) fn new(peer: Peer, name: &str, published: Published) -> Self {
         Self { peer, name: name.into(), published }
+    }
+
+    pub(crate) fn published(&self) -> Published {
+        self.published
     }
 
     /// Bytes.

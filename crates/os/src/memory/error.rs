@@ -1,5 +1,6 @@
 //! What can go wrong with memory, said so that a person can act on it.
 
+use oikaze_protocol::limits::PAGE;
 use rustix::io::Errno;
 
 /// Memory could not be had.
@@ -33,6 +34,31 @@ pub enum MemoryError {
     /// Rights that the memory itself cannot grant.
     #[error("this memory was lent for reading; write and atomic rights cannot be granted, borrow it mutably instead")]
     ReadOnly,
+    /// A region grows into address space that was set aside for it, and never shrinks.
+    #[error("a region of {len} bytes cannot have {asked}: it may grow to {capacity}; make it with a larger capacity")]
+    Capacity {
+        /// The length that was asked for.
+        asked: usize,
+        /// The length that it has.
+        len: usize,
+        /// The length that it may have.
+        capacity: usize,
+    },
+    /// Nothing is registered under this number any more.
+    #[error("this region is not registered any more; register its memory again")]
+    NotRegistered,
+    /// Rights are granted to whole pages.
+    #[error(
+        "bytes {start}..{end} of a region of {size} bytes are not whole pages of {PAGE} bytes; rights are granted to whole pages, the last one to the region's end"
+    )]
+    NotPages {
+        /// First byte.
+        start: u64,
+        /// Behind the last.
+        end: u64,
+        /// Bytes of the region.
+        size: u64,
+    },
     /// The table has no slot left.
     #[error("{0} regions are registered, which is all there may be; remove some")]
     TableFull(usize),

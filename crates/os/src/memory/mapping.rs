@@ -33,6 +33,16 @@ impl Mapping {
         Mapping::adopt(base, len)
     }
 
+    /// As [`Mapping::anonymous`], of address space for memory that may be needed later: none is promised now.
+    pub(crate) fn anonymous_unpromised(len: usize) -> Result<Mapping, MemoryError> {
+        let len = whole_pages(len)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: as in `anonymous`.
+        let base = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
+            .map_err(|why| MemoryError::system("reserve address space for memory", len, why))?;
+        Mapping::adopt(base, len)
+    }
+
     /// The first `len` bytes of a file, shared with its other mappings.
     pub(crate) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;

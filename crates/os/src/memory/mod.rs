@@ -40,5 +40,5 @@ pub use gather::Gather;
 pub use huge::{PageSize, huge_page};
 pub use region::{Region, RegionKind};
 pub use scatter::Scatter;
-pub use table::{RegionTable, Registered};
+pub use table::{Holder, RegionId, RegionTable, Registered};
 pub use words::LocalWord;

@@ -6,6 +6,7 @@ use super::mapping::{Mapping, whole_pages};
 use super::placement::Watched;
 use super::{AccessError, MemoryError, available, memfd};
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -43,7 +44,10 @@ pub struct Region {
 struct Inner {
     view: NonNull<u8>,
     alias: NonNull<u8>,
-    len: usize,
+    /// Only grows ([`Region::grow`]), and never past `capacity`.
+    len: AtomicUsize,
+    /// Bytes of address space, from the beginning on.
+    capacity: usize,
     pages: PageSize,
     backing: Backing,
 }
@@ -93,6 +97,22 @@ impl Region {
         Ok(Region::new(at, at_alias, len, pages, Backing::Shared { _view: view, _alias: alias, file }))
     }
 
+    /// As [`Region::shared`], of small pages, with address space to [grow](Region::grow) into.
+    ///
+    /// # Errors
+    /// As [`Region::shared`].
+    pub fn shared_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
+        let (now, capacity) = (whole_pages(len)?, whole_pages(capacity.max(len))?);
+        available::check(now)?;
+        let file = memfd::sparse("oikaze-region", capacity)?;
+        memfd::reserve(&file, 0, now)?;
+        let view = Mapping::of_file(file.as_fd(), capacity)?;
+        let alias = Mapping::of_file(file.as_fd(), capacity)?;
+        let (at, at_alias) = (view.base(), alias.base());
+        let region = Region::new(at, at_alias, capacity, PageSize::Small, Backing::Shared { _view: view, _alias: alias, file });
+        Ok(region.of_length(len))
+    }
+
     /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the kernel grants them.
     ///
     /// # Errors
@@ -110,6 +130,48 @@ impl Region {
         let memory = huge::anonymous(len, pages)?;
         let (at, watched) = (memory.base(), Watched::default());
         Ok(Region::new(at, at, len, pages, Backing::Private { memory, watched }))
+    }
+
+    /// As [`Region::private`], of small pages, with address space to [grow](Region::grow) into.
+    ///
+    /// # Errors
+    /// As [`Region::private`].
+    pub fn private_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
+        whole_pages(len)?;
+        let memory = Mapping::anonymous_unpromised(capacity.max(len))?;
+        let (at, capacity, watched) = (memory.base(), memory.len(), Watched::default());
+        Ok(Region::new(at, at, capacity, PageSize::Small, Backing::Private { memory, watched }).of_length(len))
+    }
+
+    /// Make it longer. The bytes stay where they are (who holds a pointer keeps it), so that it can grow only into address space that was
+    /// set aside when it was made; what is added is zero. Two threads that make it grow leave the greater length.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: past the capacity, or shorter than it is; not enough memory.
+    pub fn grow(&self, len: usize) -> Result<(), MemoryError> {
+        let (now, capacity) = (self.len(), self.capacity());
+        if len > capacity || len < now {
+            return Err(MemoryError::Capacity { asked: len, len: now, capacity });
+        }
+        if let Backing::Shared { file, .. } = &self.inner.backing {
+            available::check(len - now)?;
+            memfd::reserve(file, 0, whole_pages(len)?)?;
+        }
+        // Release: who sees the length finds the pages.
+        self.inner.len.fetch_max(len, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Bytes that it can [grow](Region::grow) to.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.inner.capacity
+    }
+
+    /// Fresh memory, of which only so much counts yet.
+    fn of_length(self, len: usize) -> Region {
+        self.inner.len.store(len, Ordering::Release);
+        self
     }
 
     /// The usual kind: [`Region::private`].
@@ -135,7 +197,7 @@ impl Region {
     }
 
     fn new(view: NonNull<u8>, alias: NonNull<u8>, len: usize, pages: PageSize, backing: Backing) -> Region {
-        Region { inner: Arc::new(Inner { view, alias, len, pages, backing }) }
+        Region { inner: Arc::new(Inner { view, alias, len: AtomicUsize::new(len), capacity: len, pages, backing }) }
     }
 
     /// Which pages it was asked to have.
@@ -155,7 +217,7 @@ impl Region {
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.inner.len
+        self.inner.len.load(Ordering::Acquire)
     }
 
     /// No bytes at all? (Only lent memory can be empty.)
@@ -260,7 +322,7 @@ impl Region {
 
     /// Is this range inside, without overflow?
     pub(super) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
-        let size = self.inner.len as u64;
+        let size = self.len() as u64;
         match offset.checked_add(len) {
             Some(end) if end <= size => Ok(()),
             _ => Err(AccessError::OutOfBounds { offset, len, size }),

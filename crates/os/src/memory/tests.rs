@@ -91,7 +91,7 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
         let (slot, key) = if local {
             (table.insert_local(region.clone()).unwrap(), None)
         } else {
-            let Registered { slot, key } = table.insert(region.clone(), rights).unwrap();
+            let Registered { slot, key, .. } = table.insert(region.clone(), rights).unwrap();
             prop_assert!(key != 0);
             (slot, Some(key))
         };
@@ -229,7 +229,7 @@ fn slots_and_keys_are_not_used_again_soon() {
     let region = Region::private(64).unwrap();
     let mut seen = std::collections::HashSet::new();
     for _ in 0..20_000 {
-        let Registered { slot, key } = table.insert(region.clone(), Rights::ALL).unwrap();
+        let Registered { slot, key, .. } = table.insert(region.clone(), Rights::ALL).unwrap();
         assert!(seen.insert(u64::from(slot)), "slot {slot:#x} again");
         assert!(table.locate(key, 0, 64, Rights::READ).is_ok());
         assert!(table.remove(slot).is_some());
@@ -257,7 +257,7 @@ fn lent_memory_grants_what_it_can_and_only_while_it_is_lent() {
     let slot = with_borrowed(&bytes, |region| {
         assert_eq!(table.insert(region.clone(), Rights::WRITE), Err(MemoryError::ReadOnly));
         assert_eq!(region.fetch_add(0, 1), Err(AccessError::ReadOnly));
-        let Registered { slot, key } = table.insert(region.clone(), Rights::READ).unwrap();
+        let Registered { slot, key, .. } = table.insert(region.clone(), Rights::READ).unwrap();
         assert_eq!(table.locate(key, 0, 100, Rights::READ), Ok(slot));
         assert!(!table.covers(slot, 0, 100), "nothing can land in memory lent for reading");
         assert!(table.gather(Segment { region: slot, offset: 0, len: 100 }).is_some());

@@ -79,6 +79,9 @@ pub enum RmaError {
     /// The region that a get was to fill is gone.
     #[error("the region this get was to fill was removed before the data came; keep it until the get is done")]
     DestinationGone,
+    /// The region that an operation was to send from is gone.
+    #[error("the region this operation was to read from is not registered any more; register its memory again")]
+    SourceGone,
     /// Too many operations wait for answers.
     #[error("{TICKETS_MAX} gets, atomics and lookups are already waiting for answers; wait for some of them first")]
     TooMany,

@@ -26,6 +26,20 @@ impl Rights {
     }
 }
 
+/// As it is said: `read and write`.
+impl core::fmt::Display for Rights {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut first = true;
+        for (right, name) in [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::ATOMIC, "atomic")] {
+            if self.contains(right) {
+                write!(f, "{}{name}", if first { "" } else { " and " })?;
+                first = false;
+            }
+        }
+        if first { f.write_str("none") } else { Ok(()) }
+    }
+}
+
 impl core::ops::BitOr for Rights {
     type Output = Rights;
     fn bitor(self, other: Rights) -> Rights {

@@ -25,6 +25,7 @@ mod event;
 mod head;
 mod memory;
 mod names;
+mod refusals;
 mod request;
 mod serve;
 mod strided;
@@ -36,6 +37,7 @@ pub use element::{Accumulation, Combine, Element, Number};
 pub use event::{RmaError, RmaEvent, Value};
 pub use head::{Kind, Operation, Published, Signal, TicketId, kind, places};
 pub use memory::{Memory, Rights};
+pub use refusals::{Access, Refusals, Refused};
 
 use crate::Rank;
 use crate::block::Block;
@@ -57,10 +59,14 @@ enum Transfer {
         key: u64,
         offset: u64,
         len: u64,
+        /// Why some of it was not placed: the whole is refused for that, whatever is permitted by then (MEM-3.8).
+        missed: Option<Refusal>,
     },
     Rows {
         key: u64,
         block: Block,
+        /// As of a put.
+        missed: Option<Refusal>,
     },
     Data {
         ticket: TicketId,
@@ -94,12 +100,16 @@ pub struct Rma {
     /// Answers that are gathered from a region at each transmission, and are not settled.
     serving: BTreeMap<Token, Serving>,
     served: u64,
+    refusals: refusals::Log,
 }
 
 /// Whom an answer in flight serves, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Serving {
     region: u32,
+    key: u64,
+    offset: u64,
+    len: u64,
     to: Rank,
     ticket: TicketId,
 }
@@ -125,6 +135,23 @@ impl Rma {
     /// Take a name back. The region's key stays valid until the region is removed (MEM-6.3).
     pub fn withdraw(&mut self, name: &str) -> Option<Published> {
         self.names.withdraw(name)
+    }
+
+    /// What a name stands for has changed; nothing happens if it is not published (MEM-6.5).
+    pub fn republish(&mut self, name: &str, published: Published) {
+        self.names.change(name, published);
+    }
+
+    /// The name under which the region with this key is published here.
+    #[must_use]
+    pub fn name_of(&self, key: u64) -> Option<&str> {
+        self.names.name_of(key)
+    }
+
+    /// What was refused to peers: counted by reasons, and the latest one by one.
+    #[must_use]
+    pub fn refusals(&self) -> (&Refusals, &VecDeque<Refused>) {
+        self.refusals.look()
     }
 
     /// The next answer to post to a peer; if Wind cannot take it now, give it back with [`Rma::defer_answer`].
@@ -163,20 +190,32 @@ impl Rma {
     /// the data are returned, to be cancelled at Wind, so that nothing is gathered from whatever has the slot next (MEM-4.6).
     #[must_use]
     pub fn region_removed(&mut self, region: u32) -> Vec<(Rank, Token)> {
-        let ended: Vec<(Token, Serving)> = self
-            .serving
-            .iter()
-            .filter(|(_, serving)| serving.region == region)
-            .map(|(token, serving)| (*token, *serving))
-            .collect();
-        for (token, serving) in &ended {
+        self.end_serving(|serving| (serving.region == region).then_some(Refusal::UnknownKey))
+    }
+
+    /// The region in this slot grants something else from now on: as [`Rma::region_removed`] for those gets that it does not serve any
+    /// more (MEM-1.7).
+    #[must_use]
+    pub fn rights_changed(&mut self, region: u32, memory: &impl Memory) -> Vec<(Rank, Token)> {
+        self.end_serving(|serving| {
+            let Serving { key, offset, len, .. } = *serving;
+            (serving.region == region).then(|| memory.locate(key, offset, len, Rights::READ).err()).flatten()
+        })
+    }
+
+    fn end_serving(&mut self, why: impl Fn(&Serving) -> Option<Refusal>) -> Vec<(Rank, Token)> {
+        let ended: Vec<(Token, Serving, Refusal)> =
+            self.serving.iter().filter_map(|(token, serving)| Some((*token, *serving, why(serving)?))).collect();
+        for (token, serving, refusal) in &ended {
             self.serving.remove(token);
             self.answers.retain(|(_, message)| message.token != *token);
-            let gone = Operation::Gone { ticket: serving.ticket, refusal: Refusal::UnknownKey };
+            let gone = Operation::Gone { ticket: serving.ticket, refusal: *refusal };
             self.answer(serving.to, &gone, Body::Empty, Token::NONE);
         }
-        self.recount();
-        ended.into_iter().map(|(token, serving)| (serving.to, token)).collect()
+        if !ended.is_empty() {
+            self.recount();
+        }
+        ended.into_iter().map(|(token, serving, _)| (serving.to, token)).collect()
     }
 
     /// Upper's `withdrawn`: the peer took a message back that it may have begun (MEM-7.5).

@@ -28,6 +28,18 @@ impl Names {
         self.0.remove(name)
     }
 
+    /// A published name stands for this from now on.
+    pub fn change(&mut self, name: &str, published: Published) {
+        if let Some(known) = self.0.get_mut(name) {
+            *known = published;
+        }
+    }
+
+    /// Rarely asked: every name is looked at.
+    pub fn name_of(&self, key: u64) -> Option<&str> {
+        self.0.iter().find(|(_, published)| published.key == key).map(|(name, _)| name.as_str())
+    }
+
     /// By the bytes that a peer sent.
     pub fn find(&self, name: &[u8]) -> Option<Published> {
         self.0.get(core::str::from_utf8(name).ok()?).copied()

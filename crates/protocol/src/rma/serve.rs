@@ -28,12 +28,15 @@ impl Rma {
             Some(Operation::Missing { .. }) => room(len, NAMES_LISTED as u64, Refusal::Malformed),
             _ => Err(Refusal::Malformed),
         };
-        admitted.unwrap_or_else(Admission::Refuse)
+        admitted.unwrap_or_else(|refusal| {
+            self.refusals.note(from, head, len, refusal, memory);
+            Admission::Refuse(refusal)
+        })
     }
 
     fn admit_put(&mut self, from: Rank, number: u64, put: Put, memory: &mut impl Memory) -> Result<Admission, Refusal> {
         put.check(memory)?;
-        self.begin(from, number, Transfer::Put { key: put.key, offset: put.offset, len: put.len })?;
+        self.begin(from, number, Transfer::Put { key: put.key, offset: put.offset, len: put.len, missed: None })?;
         if planted(Bug::SignalBeforeData) {
             raise(put.signal, memory)?;
         }
@@ -42,17 +45,21 @@ impl Rma {
 
     /// Upper's `place`: verified bytes of an admitted message. Ignored if their place is gone, or was never granted (MEM-3.3).
     pub fn place(&mut self, from: Rank, number: u64, start: u64, bytes: &[u8], memory: &mut impl Memory) {
-        let Some(peer) = self.peers.get(&from) else { return };
-        match peer.transfers.get(&number) {
-            Some(Transfer::Put { key, offset, len }) => {
-                let (key, offset, len) = (*key, *offset, *len);
-                let Some(at) = within(offset, len, start, bytes) else { return };
-                // By key again: the region may be gone by now, and its slot another's (MEM-3.4).
-                if let Ok(region) = memory.locate(key, at, bytes.len() as u64, Rights::WRITE) {
-                    memory.write(region, at, bytes);
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        match peer.transfers.get_mut(&number) {
+            Some(Transfer::Put { key, offset, len, missed }) => {
+                let Some(at) = within(*offset, *len, start, bytes) else { return };
+                // By key again: the region may be gone by now, and its slot another's, or grant less (MEM-3.4, MEM-1.7).
+                match memory.locate(*key, at, bytes.len() as u64, Rights::WRITE) {
+                    Ok(region) => memory.write(region, at, bytes),
+                    Err(refusal) => *missed = Some(refusal),
                 }
             }
-            Some(Transfer::Rows { key, block }) => place_rows(*key, *block, start, bytes, memory),
+            Some(Transfer::Rows { key, block, missed }) => {
+                if let Err(refusal) = place_rows(*key, *block, start, bytes, memory) {
+                    *missed = Some(refusal);
+                }
+            }
             Some(Transfer::Data { ticket }) => {
                 let ticket = *ticket;
                 if let Some(into) = self.destination(from, number, ticket) {
@@ -71,7 +78,7 @@ impl Rma {
     /// one place.
     pub fn place_of(&mut self, from: Rank, number: u64, start: u64, len: u64, memory: &impl Memory) -> Option<Segment> {
         let (region, offset, whole) = match self.peers.get(&from)?.transfers.get(&number)? {
-            Transfer::Put { key, offset, len } => (memory.locate(*key, *offset, *len, Rights::WRITE).ok()?, *offset, *len),
+            Transfer::Put { key, offset, len, .. } => (memory.locate(*key, *offset, *len, Rights::WRITE).ok()?, *offset, *len),
             Transfer::Data { ticket } => {
                 let ticket = *ticket;
                 let Destination::Range(Segment { region, offset, len }) = *self.destination(from, number, ticket)? else {
@@ -92,6 +99,23 @@ impl Rma {
     /// # Errors
     /// A refusal, told to the sender. Nothing was changed then, except that bytes of a fragmented put may have been placed.
     pub fn deliver(
+        &mut self,
+        from: Rank,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        body: Delivered<'_>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        let len = length(&body);
+        let outcome = self.serve_or_take(from, number, class, head, body, memory);
+        if let Err(refusal) = outcome {
+            self.refusals.note(from, head, len, refusal, memory);
+        }
+        outcome
+    }
+
+    fn serve_or_take(
         &mut self,
         from: Rank,
         number: u64,
@@ -143,7 +167,7 @@ impl Rma {
             (read_now(region, offset, len, memory)?, Token::NONE)
         } else {
             // The link gathers it at each transmission: the region must stay until that is over (MEM-4.6).
-            (Body::Segment(Segment { region, offset, len }), self.serve(Serving { region, to: from, ticket }))
+            (Body::Segment(Segment { region, offset, len }), self.serve(Serving { region, key, offset, len, to: from, ticket }))
         };
         self.answer(from, &Operation::Data { ticket }, body, token);
         Ok(())
@@ -240,8 +264,11 @@ fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memor
     }
     match bytes_of(body) {
         Some(bytes) => memory.write(region, put.offset, bytes),
-        None if transfer == Some(Transfer::Put { key: put.key, offset: put.offset, len: put.len }) => {}
-        None => return Err(Refusal::Malformed),
+        None => match transfer {
+            Some(Transfer::Put { missed: Some(refusal), .. }) => return Err(refusal),
+            Some(Transfer::Put { key, offset, len, .. }) if (key, offset, len) == (put.key, put.offset, put.len) => {}
+            _ => return Err(Refusal::Malformed),
+        },
     }
     if planted(Bug::SignalBeforeData) { Ok(()) } else { raise(put.signal, memory) }
 }

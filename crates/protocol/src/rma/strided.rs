@@ -95,7 +95,7 @@ impl Rma {
         memory: &mut impl Memory,
     ) -> Result<Admission, Refusal> {
         put.check(len, memory)?;
-        self.begin(from, number, Transfer::Rows { key: put.key, block: put.block })?;
+        self.begin(from, number, Transfer::Rows { key: put.key, block: put.block, missed: None })?;
         if planted(Bug::SignalBeforeData) {
             raise(put.signal, memory)?;
         }
@@ -117,7 +117,9 @@ impl Rma {
             let body = Body::filled(len, |bytes| read_rows(&rows, 0, bytes, memory));
             (body.ok_or(Refusal::OutOfBounds)?, Token::NONE)
         } else {
-            (Body::Rows(Arc::new(rows)), self.serve(Serving { region: rows.region, to: from, ticket }))
+            // What it was granted on: the block's hull.
+            let (region, offset, len) = (rows.region, block.offset, block.hull().unwrap_or(u64::MAX));
+            (Body::Rows(Arc::new(rows)), self.serve(Serving { region, key, offset, len, to: from, ticket }))
         };
         self.answer(from, &Operation::Data { ticket }, body, token);
         Ok(())
@@ -125,10 +127,13 @@ impl Rma {
 }
 
 /// Bytes of a fragmented block come to their rows. By key again: the region may be gone by now, and its slot another's (MEM-3.4).
-pub(super) fn place_rows(key: u64, block: Block, start: u64, bytes: &[u8], memory: &mut impl Memory) {
-    if let Ok(rows) = locate_rows(key, block, Rights::WRITE, memory) {
-        write_rows(&rows, start, bytes, memory);
-    }
+///
+/// # Errors
+/// They have no place: the whole is to be refused for that (MEM-3.8).
+pub(super) fn place_rows(key: u64, block: Block, start: u64, bytes: &[u8], memory: &mut impl Memory) -> Result<(), Refusal> {
+    let rows = locate_rows(key, block, Rights::WRITE, memory)?;
+    write_rows(&rows, start, bytes, memory);
+    Ok(())
 }
 
 /// The data of a block is here, or already at its place: finish it, and only then signal (MEM-3.5).
@@ -144,8 +149,11 @@ pub(super) fn deliver_block(
     }
     match bytes_of(body) {
         Some(bytes) => write_rows(&rows, 0, bytes, memory),
-        None if transfer == Some(Transfer::Rows { key: put.key, block: put.block }) => {}
-        None => return Err(Refusal::Malformed),
+        None => match transfer {
+            Some(Transfer::Rows { missed: Some(refusal), .. }) => return Err(refusal),
+            Some(Transfer::Rows { key, block, .. }) if (key, block) == (put.key, put.block) => {}
+            _ => return Err(Refusal::Malformed),
+        },
     }
     if planted(Bug::SignalBeforeData) { Ok(()) } else { raise(put.signal, memory) }
 }

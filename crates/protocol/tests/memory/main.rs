@@ -7,4 +7,5 @@ mod hostile;
 mod limits;
 mod operations;
 mod oracle;
+mod rights;
 mod world;

@@ -262,6 +262,11 @@ impl World {
         )
     }
 
+    /// Its sender withdraws this message: no more of it arrives.
+    pub fn forget(&mut self, token: Token) {
+        self.flights.retain(|flight| flight.message.token != token);
+    }
+
     /// One step of one flight, chosen by `pick`: begin, one fragment, end, or settlement. `false`: nothing is in flight.
     pub fn step(&mut self, pick: u64) -> bool {
         if self.flights.is_empty() {

@@ -1,10 +1,13 @@
 //! Memory of this node that operations may use, and that peers may reach if it is published.
 
-use crate::engine::Request;
-use crate::engine::submission::Registered;
-use crate::node::Node;
+mod handle;
+mod registration;
+
+pub use handle::RemoteId;
+
+use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
-use oikaze_os::memory::Region;
+use oikaze_os::memory::{Holder, Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
@@ -21,24 +24,50 @@ pub struct LocalRegion {
 
 struct Inner {
     node: Arc<Node>,
+    region: Region,
     registered: Registered,
-    /// Names under which it is published.
+    /// The time limit of the job it was registered with.
+    limit: Option<Duration>,
+    /// The name under which it is published.
     name: Mutex<Option<String>>,
+}
+
+impl Inner {
+    fn take_name(&self) -> Option<String> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(name) = self.name.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            self.node.tell(Request::Withdraw { name });
-        }
-        self.node.tell(Request::Remove { slot: self.registered.slot });
+        let name = self.take_name();
+        self.node.forget_region(self.registered.id, name);
     }
 }
 
 impl LocalRegion {
-    pub(crate) fn new(node: &Arc<Node>, region: Region, rights: Rights, name: Option<String>) -> Result<Self> {
-        let registered = node.register(region, rights)?;
-        Ok(Self { inner: Arc::new(Inner { node: Arc::clone(node), registered, name: Mutex::new(name) }) })
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        region: Region,
+        rights: Rights,
+        name: Option<String>,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
+        let registered = |engine: &mut RealEngine| {
+            let registered = engine.memory().insert(region.clone(), rights)?;
+            let (node, name) = (Arc::clone(node), Mutex::new(name));
+            Ok(Self::hold(engine, Inner { node, region, registered, limit, name }))
+        };
+        node.with_engine(registered)
+    }
+
+    /// The table is to know who keeps the registration.
+    fn hold(engine: &mut RealEngine, inner: Inner) -> Self {
+        let slot = inner.registered.slot;
+        let inner = Arc::new(inner);
+        let holder: Holder = inner.clone();
+        engine.memory().set_holder(slot, &holder);
+        Self { inner }
     }
 
     pub(crate) fn key(&self) -> u64 {
@@ -47,13 +76,7 @@ impl LocalRegion {
 
     /// The name was not given to this region after all.
     pub(crate) fn forget_name(&self) {
-        *self.inner.name.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// What peers may do.
-    #[must_use]
-    pub fn rights(&self) -> Rights {
-        self.inner.registered.rights
+        self.inner.take_name();
     }
 
     /// A counted slice, the source or destination of an operation.
@@ -82,7 +105,7 @@ impl LocalRegion {
     /// # Errors
     /// A bad offset, or the time limit passed.
     pub fn wait_until(&self, offset: u64, limit: Option<Duration>, mut until: impl FnMut(u64) -> bool) -> Result<u64> {
-        let region = &self.inner.registered.region;
+        let region = &self.inner.region;
         let begun = std::time::Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let mut word = region.load_u64(offset)?;
@@ -101,7 +124,7 @@ impl LocalRegion {
 impl Deref for LocalRegion {
     type Target = Region;
     fn deref(&self) -> &Region {
-        &self.inner.registered.region
+        &self.inner.region
     }
 }
 

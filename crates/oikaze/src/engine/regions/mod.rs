@@ -1,0 +1,143 @@
+//! Registrations that change and end while operations are under way: what that means for each of the places where something of a
+//! region may still be (MEM-1.7, MEM-1.8).
+
+#[cfg(test)]
+mod tests;
+
+use super::batch::Batch;
+use super::{Completion, Engine, Failure};
+use oikaze_os::link::Link;
+use oikaze_os::memory::{Holder, MemoryError, Region, Registered};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::rma::{Published, Refusals, Refused, Rights};
+use oikaze_protocol::wind::Token;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// Nothing can touch the region afterwards: neither peers, nor answers in flight, nor datagrams that wait for the link. (None is being
+    /// handed to the kernel or received into the region now: that happens inside turns.) The region, if there was one. Operations of ours
+    /// that still use it are for the caller to wait for, or to cancel.
+    pub fn remove_region(&mut self, slot: u32) -> Option<Region> {
+        let region = self.memory.remove(slot)?;
+        self.cut_off(slot);
+        Some(region)
+    }
+
+    /// As [`Engine::remove_region`], and the same memory has the place again, under another number and key.
+    ///
+    /// # Errors
+    /// As [`RegionTable::renew`](oikaze_os::memory::RegionTable::renew).
+    pub fn renew_region(&mut self, slot: u32, rights: Rights) -> Result<Registered, MemoryError> {
+        let registered = self.memory.renew(slot, rights)?;
+        self.cut_off(slot);
+        Ok(registered)
+    }
+
+    /// Peers are shut out, operations of ours go on. `false`: that was so already.
+    pub fn close_region(&mut self, slot: u32) -> bool {
+        if self.memory.is_closed(slot) {
+            return false;
+        }
+        self.memory.close(slot);
+        let ended = self.rma.region_removed(slot);
+        self.withdraw(slot, &ended);
+        true
+    }
+
+    /// Other rights, on every page or on some of them.
+    ///
+    /// # Errors
+    /// As [`RegionTable::protect`](oikaze_os::memory::RegionTable::protect).
+    pub fn set_rights(&mut self, slot: u32, pages: Option<Range<u64>>, rights: Rights) -> Result<(), MemoryError> {
+        match pages {
+            None => self.memory.set_rights(slot, rights)?,
+            Some(pages) => self.memory.protect(slot, pages, rights)?,
+        }
+        let ended = self.rma.rights_changed(slot, &self.memory);
+        self.withdraw(slot, &ended);
+        Ok(())
+    }
+
+    /// Give a region a name, by which peers find it.
+    ///
+    /// # Errors
+    /// Not a name, taken, or too many.
+    pub fn publish(&mut self, name: &str, published: Published) -> Result<(), Failure> {
+        self.rma.publish(name, published).map_err(Failure::from)
+    }
+
+    /// Take a name back.
+    pub fn unpublish(&mut self, name: &str) {
+        self.rma.withdraw(name);
+    }
+
+    /// What a name stands for has changed.
+    pub fn republish(&mut self, name: &str, published: Published) {
+        self.rma.republish(name, published);
+    }
+
+    /// What was refused to peers, and the name of each region that has one.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<(Refused, Option<String>)> {
+        let (_, latest) = self.rma.refusals();
+        latest.iter().map(|refused| (*refused, self.rma.name_of(refused.access.key).map(str::to_owned))).collect()
+    }
+
+    /// How often something was refused to peers, by reasons.
+    #[must_use]
+    pub fn refusal_counters(&self) -> Refusals {
+        *self.rma.refusals().0
+    }
+
+    /// The slot means nothing any more.
+    fn cut_off(&mut self, slot: u32) {
+        let ended = self.rma.region_removed(slot);
+        self.withdraw(slot, &ended);
+        self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
+    }
+
+    /// Answers from a region that will not be finished: neither their messages nor their datagrams are sent any more.
+    fn withdraw(&mut self, slot: u32, ended: &[(Rank, Token)]) {
+        for &(to, token) in ended {
+            self.to_self.forget(token);
+            if let Some(peer) = self.peers.touch(to) {
+                peer.connection.cancel(token);
+            }
+        }
+        if !ended.is_empty() {
+            // What else waits there, of puts under way, is lost as on a bad wire, and gathered again.
+            self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
+            // The requesters are to be told.
+            self.more = true;
+        }
+    }
+
+    /// Does an operation in flight keep this?
+    #[must_use]
+    pub fn is_kept(&self, holder: &Holder) -> bool {
+        self.operations.keeping(holder).next().is_some()
+    }
+
+    /// Cut every operation in flight that keeps this off from its memory; each ends as cancelled.
+    pub fn cancel_keeping(&mut self, holder: &Holder) {
+        let completions: Vec<Arc<Completion>> = self.operations.keeping(holder).map(Arc::clone).collect();
+        for completion in completions {
+            self.cancel(&completion);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, completion: &Arc<Completion>) {
+        // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
+        self.settle_events();
+        let Some(token) = self.operations.token_of(completion) else { return };
+        self.peers.touch_all().for_each(|peer| peer.connection.cancel(token));
+        self.to_self.forget(token);
+        self.order.cancel(token);
+        self.rma.cancel(token);
+        self.coherence.cancel(token, &mut self.pages);
+        self.egress.both_mut().into_iter().for_each(Batch::discard);
+        self.operations.settle(token, Err(Failure::Cancelled));
+    }
+}

@@ -1,0 +1,194 @@
+//! Regions that end or change in the middle of what is done with them.
+
+use super::super::tests::{Node, open, pair, step};
+use super::super::{Completion, Failure, Request, Value};
+use oikaze_os::memory::{Region, Registered};
+use oikaze_protocol::rma::{Rights, RmaError};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Body, Refusal, Segment};
+use std::sync::Arc;
+
+const LEN: u64 = 1_000_000;
+const MINE: u8 = 0x11;
+const THEIRS: u8 = 0x22;
+const CANARY: u8 = 0xC4;
+
+fn region(node: &mut Node, fill: u8) -> (Region, Registered) {
+    let region = Region::zeroed(LEN as usize).unwrap();
+    region.fill(0, LEN, fill).unwrap();
+    let registered = node.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+    (region, registered)
+}
+
+fn bytes(region: &Region) -> Vec<u8> {
+    let mut bytes = vec![0; LEN as usize];
+    region.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn put(node: &Node, from: Registered, to: Registered) -> Arc<Completion> {
+    let body = Body::Segment(Segment { region: from.slot, offset: 0, len: LEN });
+    node.ask(Request::Put { to: 1, key: to.key, offset: 0, body, signal: None })
+}
+
+fn get(node: &Node, from: Registered, into: Registered) -> Arc<Completion> {
+    let into = Segment { region: into.slot, offset: 0, len: LEN };
+    node.ask(Request::Get { from: 1, key: from.key, offset: 0, into })
+}
+
+/// Turns of both, until `until` says so at the end of one of `b`'s.
+fn run(a: &mut Node, b: &mut Node, now: &mut Time, mut until: impl FnMut(&mut Node) -> bool) {
+    for _ in 0..50_000 {
+        *now = step(*now);
+        a.engine.turn(*now);
+        b.engine.turn(*now);
+        if until(b) {
+            return;
+        }
+    }
+    panic!("it never ended");
+}
+
+fn ends_as(completion: &Completion, refusal: Refusal) {
+    assert_eq!(completion.outcome(), Some(Err(Failure::Remote(RmaError::Refused(refusal)))));
+}
+
+/// MEM-1.8: however far a put has come, by copy or received straight into its place, not a byte changes once the registration has ended,
+/// also not if the memory, or the entry, has another by then.
+#[test]
+fn a_put_into_a_region_that_ends_changes_nothing_afterwards() {
+    let mut cut = 0;
+    for scatters in [false, true] {
+        for at in 0..20 {
+            let (mut a, mut b, mut now) = pair();
+            b.engine.link_mut().scatters = scatters;
+            let ((_, source), (target, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+            let put = put(&a, source, there);
+            let mut turns = 0;
+            let mut fresh = None;
+            run(&mut a, &mut b, &mut now, |b| {
+                turns += 1;
+                if turns == at {
+                    b.engine.close_region(there.slot);
+                    fresh = Some(match at % 3 {
+                        0 => b.engine.renew_region(there.slot, Rights::ALL).unwrap(),
+                        1 => {
+                            b.engine.remove_region(there.slot).unwrap();
+                            b.engine.memory().insert(target.clone(), Rights::ALL).unwrap()
+                        }
+                        _ => {
+                            b.engine.remove_region(there.slot).unwrap();
+                            there
+                        }
+                    });
+                    target.fill(0, LEN, CANARY).unwrap();
+                }
+                put.is_done()
+            });
+            if fresh.is_some() {
+                // It may have been whole before, and its sender not know it yet.
+                if put.outcome() != Some(Ok(Value::Done)) {
+                    ends_as(&put, Refusal::UnknownKey);
+                    cut += 1;
+                }
+                assert!(bytes(&target).iter().all(|byte| *byte == CANARY), "{scatters} {at}: written after the end");
+            } else {
+                assert_eq!(put.outcome(), Some(Ok(Value::Done)), "it was over before");
+            }
+        }
+    }
+    assert!(cut > 10, "{cut} were cut off in the middle");
+}
+
+/// MEM-1.8, MEM-4.6: answers that were under way are not read from the memory any more, and their requesters are told.
+#[test]
+fn a_get_from_a_region_that_ends_reads_nothing_afterwards() {
+    for at in 0..20 {
+        let (mut a, mut b, mut now) = pair();
+        let ((into, here), (source, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+        let get = get(&a, there, here);
+        let (mut turns, mut ended) = (0, false);
+        run(&mut a, &mut b, &mut now, |b| {
+            turns += 1;
+            if turns == at {
+                b.engine.close_region(there.slot);
+                b.engine.remove_region(there.slot);
+                source.fill(0, LEN, CANARY).unwrap();
+                open(&b.engine.link_mut().to).clear();
+                ended = true;
+            }
+            get.is_done()
+        });
+        if ended && get.outcome() != Some(Ok(Value::Done)) {
+            ends_as(&get, Refusal::UnknownKey);
+        }
+        assert!(bytes(&into).iter().all(|byte| *byte != CANARY), "{at}: read after the end");
+    }
+}
+
+/// MEM-1.7, MEM-3.8: a right that is taken is missed by what is under way, also if it is given back before the end.
+#[test]
+fn a_right_that_is_taken_for_a_moment_ends_the_put() {
+    for scatters in [false, true] {
+        for pages in [None, Some(4096 * 10..4096 * 110)] {
+            let (mut a, mut b, mut now) = pair();
+            b.engine.link_mut().scatters = scatters;
+            let ((_, source), (target, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+            let put = put(&a, source, there);
+            let (mut since, mut kept) = (0, Vec::new());
+            let range = pages.clone().map_or(0..LEN as usize, |pages| pages.start as usize..pages.end as usize);
+            run(&mut a, &mut b, &mut now, |b| {
+                let begun = bytes(&target)[range.clone()].contains(&MINE);
+                since += u32::from(begun || since > 0);
+                match since {
+                    0 => {}
+                    1 => {
+                        b.engine.set_rights(there.slot, pages.clone(), Rights::READ).unwrap();
+                        kept = bytes(&target);
+                        assert!(kept[range.clone()].contains(&THEIRS), "it is in the middle");
+                    }
+                    2..=9 => assert!(bytes(&target)[range.clone()] == kept[range.clone()], "placed without the right"),
+                    10 => b.engine.set_rights(there.slot, None, Rights::ALL).unwrap(),
+                    _ => {}
+                }
+                put.is_done()
+            });
+            ends_as(&put, Refusal::NotPermitted);
+            let refused = b.engine.refusals();
+            assert_eq!((refused.len(), b.engine.refusal_counters().not_permitted), (1, 1));
+        }
+    }
+}
+
+/// MEM-1.7: a get under way, too.
+#[test]
+fn a_get_under_way_ends_with_its_right() {
+    let (mut a, mut b, mut now) = pair();
+    let ((_, here), (_, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+    let (all, part) = (get(&a, there, here), {
+        let into = Segment { region: here.slot, offset: 0, len: 4096 };
+        a.ask(Request::Get { from: 1, key: there.key, offset: 4096, into })
+    });
+    let mut turns = 0;
+    run(&mut a, &mut b, &mut now, |b| {
+        turns += 1;
+        if turns == 3 {
+            b.engine.set_rights(there.slot, Some(4096 * 40..4096 * 41), Rights::NONE).unwrap();
+        }
+        all.is_done() && part.is_done()
+    });
+    ends_as(&all, Refusal::NotPermitted);
+    assert_eq!(part.outcome(), Some(Ok(Value::Done)), "of pages that still may be read");
+}
+
+/// MEM-1.5: nothing is begun with what is not registered.
+#[test]
+fn operations_with_regions_that_are_gone_fail_at_once() {
+    let (mut a, mut b, now) = pair();
+    let ((_, gone), (_, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+    a.engine.remove_region(gone.slot);
+    let (put, get) = (put(&a, gone, there), get(&a, there, gone));
+    a.turn(now);
+    assert_eq!(put.outcome(), Some(Err(Failure::Remote(RmaError::SourceGone))));
+    assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
+}

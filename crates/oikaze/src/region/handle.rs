@@ -1,0 +1,146 @@
+//! Regions as plain numbers: what can be kept in a table, sent in a message, and handed through C; and operations by such.
+
+use super::LocalRegion;
+use crate::engine::Request;
+use crate::operation::{Operation, What};
+use crate::{Error, Job, RegionId, RemoteRegion, Result};
+use oikaze_os::memory::{Holder, MemoryError};
+use oikaze_protocol::Rank;
+use oikaze_protocol::rma::{Published, Rights};
+use oikaze_protocol::wind::{Body, Segment};
+use std::sync::{Arc, LazyLock};
+
+/// What regions are called that were not looked up by a name.
+static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".into());
+
+/// A region as any node of the job can name it: who has this may do what the region grants (MEM-1.1). Sent in a message, it is a region
+/// again at its receiver: [`Job::remote`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct RemoteId {
+    /// Which region; random.
+    pub key: u64,
+    /// Bytes, when this was made; it may have grown since.
+    pub len: u64,
+    /// Whose it is.
+    pub node: Rank,
+    /// What it granted when this was made.
+    pub rights: Rights,
+}
+
+impl RemoteId {
+    /// Bytes of [`RemoteId::to_bytes`].
+    pub const BYTES: usize = 24;
+
+    /// For a message or a file; the same on every machine.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let parts = [&self.key.to_le_bytes()[..], &self.len.to_le_bytes(), &self.node.to_le_bytes(), &[self.rights.0]];
+        for (byte, part) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *byte = *part;
+        }
+        bytes
+    }
+
+    /// From what [`RemoteId::to_bytes`] gave; `None` if that was something else.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (key, rest) = bytes.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (node, rest) = rest.split_first_chunk()?;
+        let [rights, 0, 0, 0] = *rest else { return None };
+        if rights & !Rights::ALL.0 != 0 {
+            return None;
+        }
+        let (key, len, node) = (u64::from_le_bytes(*key), u64::from_le_bytes(*len), Rank::from_le_bytes(*node));
+        Some(Self { key, len, node, rights: Rights(rights) })
+    }
+}
+
+impl LocalRegion {
+    /// How other nodes can name this region.
+    #[must_use]
+    pub fn remote_id(&self) -> RemoteId {
+        let (node, len) = (self.inner.node.with_engine(|engine| engine.rank()), self.len() as u64);
+        RemoteId { key: self.key(), len, node, rights: self.rights() }
+    }
+}
+
+impl RemoteRegion {
+    /// How any node can name this region.
+    #[must_use]
+    pub fn remote_id(&self) -> RemoteId {
+        let Published { key, len, rights } = self.published();
+        RemoteId { key, len, node: self.peer().rank(), rights }
+    }
+}
+
+impl Job {
+    /// The region that another node has told us of.
+    ///
+    /// # Errors
+    /// No such node. (Whether the region is there shows when it is used.)
+    pub fn remote(&self, id: RemoteId) -> Result<RemoteRegion> {
+        let RemoteId { key, len, node, rights } = id;
+        Ok(RemoteRegion::new(self.peer(node)?, &NAMELESS, Published { key, len, rights }))
+    }
+
+    /// Write `len` bytes of a region of this node to a region of another one, both named by numbers. Complete when they are in that
+    /// node's memory and visible there.
+    ///
+    /// # Errors
+    /// The source is not registered any more, or shorter; no such node.
+    pub fn transfer(
+        &self,
+        source: RegionId,
+        source_offset: u64,
+        destination: RemoteId,
+        destination_offset: u64,
+        len: u64,
+    ) -> Result<Operation<()>> {
+        let what = self.by_number("put", destination, destination_offset, len);
+        let (segment, keep) = self.resolve(&what, source, source_offset, len)?;
+        let RemoteId { key, node, .. } = destination;
+        let request = Request::Put { to: node, key, offset: destination_offset, body: Body::Segment(segment), signal: None };
+        Ok(self.peer(node)?.begin(request, keep, what))
+    }
+
+    /// Read `len` bytes of a region of another node into a region of this one, both named by numbers.
+    ///
+    /// # Errors
+    /// The destination is not registered any more, or shorter; no such node.
+    pub fn fetch(
+        &self,
+        source: RemoteId,
+        source_offset: u64,
+        destination: RegionId,
+        destination_offset: u64,
+        len: u64,
+    ) -> Result<Operation<()>> {
+        let what = self.by_number("get", source, source_offset, len);
+        let (into, keep) = self.resolve(&what, destination, destination_offset, len)?;
+        let request = Request::Get { from: source.node, key: source.key, offset: source_offset, into };
+        Ok(self.peer(source.node)?.begin(request, keep, what))
+    }
+
+    fn by_number(&self, verb: &'static str, there: RemoteId, offset: u64, len: u64) -> What {
+        What { verb, len, peer: there.node, at: Some((Arc::clone(&NAMELESS), offset)) }
+    }
+
+    /// The bytes of our own region that an operation uses, and what keeps them meanwhile (MEM-1.5).
+    fn resolve(&self, what: &What, id: RegionId, offset: u64, len: u64) -> Result<(Segment, Option<Holder>)> {
+        let found = self.node.with_engine(|engine| {
+            let (slot, region, holder) = engine.memory().resolve(id)?;
+            Some((slot, region.len() as u64, holder))
+        });
+        let Some((region, size, holder)) = found else {
+            return Err(Error::invalid(what.to_string(), MemoryError::NotRegistered.to_string()));
+        };
+        if offset.checked_add(len).is_none_or(|end| end > size) {
+            let why = format!("{len} bytes at offset {offset} lie outside this node's own region of {size} bytes");
+            return Err(Error::invalid(what.to_string(), why));
+        }
+        Ok((Segment { region, offset, len }, holder))
+    }
+}

@@ -1,0 +1,146 @@
+//! A registration that changes: rights, length, its end, and a new one in its place.
+
+use super::{Inner, LocalRegion};
+use crate::engine::Failure;
+use crate::{Error, RegionId, Result};
+use oikaze_os::memory::{Holder, MemoryError, Region};
+use oikaze_protocol::rma::{Published, Rights};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+impl LocalRegion {
+    /// Its number on this node, for operations by numbers ([`Job::transfer`](crate::Job::transfer)).
+    #[must_use]
+    pub fn id(&self) -> RegionId {
+        self.inner.registered.id
+    }
+
+    /// What peers may do, on every page that [`LocalRegion::protect`] has not singled out.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        let slot = self.inner.registered.slot;
+        self.inner.node.with_engine(|engine| engine.memory().rights(slot)).unwrap_or(Rights::NONE)
+    }
+
+    /// Grant this to peers from now on, on every page. What it forbids does not happen any more when this returns, also not for
+    /// operations under way; a put under way is refused at its end.
+    ///
+    /// # Errors
+    /// Rights that lent memory cannot grant; the region is not registered any more.
+    pub fn set_rights(&self, rights: Rights) -> Result<()> {
+        self.change_rights(None, rights)
+    }
+
+    /// As [`LocalRegion::set_rights`], of some pages: bytes in multiples of 4096, or to the region's end.
+    ///
+    /// # Errors
+    /// As [`LocalRegion::set_rights`]; a range that cuts pages.
+    pub fn protect(&self, range: Range<u64>, rights: Rights) -> Result<()> {
+        self.change_rights(Some(range), rights)
+    }
+
+    fn change_rights(&self, pages: Option<Range<u64>>, rights: Rights) -> Result<()> {
+        let slot = self.inner.registered.slot;
+        self.inner.node.change_engine(|engine| engine.set_rights(slot, pages, rights))?;
+        self.tell_peers();
+        Ok(())
+    }
+
+    /// Make it longer, up to its [capacity](Region::capacity): its memory stays where it is, its key and number stay as they are. Peers may
+    /// use what was added at once; those that look it up again are told the new length.
+    ///
+    /// # Errors
+    /// Shorter than it is, or longer than its capacity; not enough memory.
+    pub fn grow(&self, len: usize) -> Result<()> {
+        self.inner.region.grow(len)?;
+        self.tell_peers();
+        Ok(())
+    }
+
+    /// The name stands for what the region is now (MEM-6.5).
+    fn tell_peers(&self) {
+        let Inner { node, region, registered, name, .. } = &*self.inner;
+        let name = name.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(name) = name.as_deref() else { return };
+        node.with_engine(|engine| {
+            let rights = engine.memory().rights(registered.slot).unwrap_or(Rights::NONE);
+            engine.republish(name, Published { key: registered.key, len: region.len() as u64, rights });
+        });
+    }
+
+    /// End the registration, and have the memory back: when this returns, nothing that was under way reads or writes it any more. Peers are
+    /// shut out at once; operations of this node that use the memory are waited for within the job's time limit, and cancelled then. What is
+    /// begun with clones and slices of this region afterwards fails.
+    ///
+    /// # Errors
+    /// It is not registered any more: another clone was deregistered.
+    pub fn deregister(self) -> Result<Region> {
+        self.retire()?;
+        let Inner { node, region, registered, .. } = &*self.inner;
+        node.change_engine(|engine| engine.remove_region(registered.slot));
+        Ok(region.clone())
+    }
+
+    /// End the registration as [`LocalRegion::deregister`] does, and register the same memory in its place, with a new number and a new key:
+    /// who knew the old ones can do nothing with them. A name stays, and stands for the new registration.
+    ///
+    /// # Errors
+    /// As [`LocalRegion::deregister`]; rights that lent memory cannot grant; another region took the name meanwhile.
+    pub fn reregister(self, rights: Rights) -> Result<LocalRegion> {
+        let name = self.retire()?;
+        let Inner { node, region, registered, limit, .. } = &*self.inner;
+        let renewed = node.change_engine(|engine| {
+            let registered = engine.renew_region(registered.slot, rights)?;
+            let published = Published { key: registered.key, len: region.len() as u64, rights };
+            let outcome = name.as_deref().map_or(Ok(()), |name| engine.publish(name, published));
+            let inner = Inner {
+                node: Arc::clone(node),
+                region: region.clone(),
+                registered,
+                limit: *limit,
+                name: Mutex::new(if outcome.is_ok() { name.clone() } else { None }),
+            };
+            Ok((LocalRegion::hold(engine, inner), outcome))
+        });
+        let (region, outcome) = renewed.map_err(|error: MemoryError| error)?;
+        let failed = |failure: Failure| Error::failed("registering a region again, under its name", failure);
+        outcome.map(|()| region).map_err(failed)
+    }
+
+    /// The end of the registration but for its entry; the name it had.
+    fn retire(&self) -> Result<Option<String>> {
+        let Inner { node, registered, .. } = &*self.inner;
+        // Peers: their key means nothing any more, answers to them are withdrawn.
+        let name = self.inner.take_name();
+        let open = node.change_engine(|engine| {
+            if let Some(name) = &name {
+                engine.unpublish(name);
+            }
+            engine.close_region(registered.slot)
+        });
+        if !open {
+            return Err(MemoryError::NotRegistered.into());
+        }
+        self.wait_for_own_operations();
+        self.wait_for_others();
+        Ok(name)
+    }
+
+    /// What this node has begun with the memory and is not settled.
+    fn wait_for_own_operations(&self) {
+        let Inner { node, limit, .. } = &*self.inner;
+        let holder: Holder = self.inner.clone();
+        // Who else counts the region may be a clone; looking through the operations in flight takes longer.
+        let unused = || Arc::strong_count(&self.inner) == 2 || !node.with_engine(|engine| engine.is_kept(&holder));
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        if node.wait(deadline, || unused().then_some(())).is_none() {
+            node.change_engine(|engine| engine.cancel_keeping(&holder));
+        }
+    }
+
+    /// Whoever reaches the memory without asking this node's engine for each access is waited for here: peers on this machine that have
+    /// mapped it, once there are such. From here on they must not begin.
+    #[allow(clippy::unused_self)]
+    fn wait_for_others(&self) {}
+}

@@ -1,0 +1,403 @@
+//! The regions of one engine: the path table. An entry is all there is to a registration, however long the memory; nothing is
+//! touched or pinned.
+
+mod id;
+mod keys;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+use super::region::Side;
+use super::{AccessError, Gather, MemoryError, Region, RegionKind, Scatter};
+use core::any::Any;
+use core::ops::Range;
+pub use id::RegionId;
+use keys::Keys;
+use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Memory, Rights};
+use oikaze_protocol::wind::{Refusal, Segment};
+use pages::PageRights;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+/// Low bits of a number: its place in the table. The rest is the place's generation.
+const INDEX_BITS: u32 = 20;
+/// Regions registered at the same time.
+pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
+/// A place is used again only when at least so many are free: a slot from before is then known for stale for
+/// `REUSE_AFTER` × 2^12 insertions. (What is in flight is cut off when its region goes; this is the second line.)
+const REUSE_AFTER: usize = 64;
+/// Generations are counted to here: at a registration a microsecond, that is half a year in one place.
+const GENERATION_MASK: u64 = u64::MAX >> INDEX_BITS;
+
+/// A region that peers can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// Its number for as long as it is registered, for [`Segment::region`]: index and the low bits of the generation.
+    pub slot: u32,
+    /// Its name for good.
+    pub id: RegionId,
+    /// What a peer must know: random, never zero, never used twice (MEM-1.1).
+    pub key: u64,
+}
+
+/// Whoever keeps a region registered, for those who know it by its number alone.
+pub type Holder = Arc<dyn Any + Send + Sync>;
+
+/// Regions by slot (our own segments) and by key (peers' requests). Everything a peer can say is checked here.
+#[derive(Debug, Default)]
+pub struct RegionTable {
+    places: Vec<Place>,
+    free: VecDeque<u32>,
+    keys: Keys,
+    strays: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u64,
+    entry: Option<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    region: Region,
+    /// Of every page, unless `pages` says otherwise.
+    rights: Rights,
+    key: Option<u64>,
+    /// Where some pages grant something else (MEM-1.6). Few regions have such: the others pay one look at a pointer.
+    pages: Option<Box<PageRights>>,
+    holder: Option<Weak<dyn Any + Send + Sync>>,
+    /// It is being deregistered (MEM-1.8).
+    closed: bool,
+}
+
+impl Entry {
+    fn new(region: Region, rights: Rights, key: Option<u64>) -> Entry {
+        Entry { region, rights, key, pages: None, holder: None, closed: false }
+    }
+
+    /// May this be done with the range? Bounds are checked.
+    fn permits(&self, offset: u64, len: u64, right: Rights) -> bool {
+        match &self.pages {
+            None => self.rights.contains(right),
+            Some(pages) => pages.grant(pages_of(offset, len), right),
+        }
+    }
+}
+
+impl RegionTable {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> RegionTable {
+        RegionTable::default()
+    }
+
+    /// Open a region to peers that know its key.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: rights that lent memory cannot grant, a full table, no randomness.
+    pub fn insert(&mut self, region: Region, rights: Rights) -> Result<Registered, MemoryError> {
+        grantable(&region, rights)?;
+        let key = self.keys.draw()?;
+        let id = self.put(Entry::new(region, rights, Some(key)))?;
+        let slot = slot_of(id);
+        self.keys.insert(key, slot);
+        Ok(Registered { slot, id, key })
+    }
+
+    /// Register a region for our own sends and gets; no peer can reach it.
+    ///
+    /// # Errors
+    /// [`MemoryError::TableFull`].
+    pub fn insert_local(&mut self, region: Region) -> Result<u32, MemoryError> {
+        self.put(Entry::new(region, Rights::NONE, None)).map(slot_of)
+    }
+
+    /// Forget a region: its slot, id and key mean nothing from now on. The region, if the slot was live.
+    pub fn remove(&mut self, slot: u32) -> Option<Region> {
+        let place = self.places.get_mut(index_of(slot)).filter(|place| place.has(slot))?;
+        let entry = place.entry.take()?;
+        place.generation = (place.generation + 1) & GENERATION_MASK;
+        if let Some(key) = entry.key {
+            self.keys.remove(key);
+        }
+        self.free.push_back(index_of(slot) as u32);
+        Some(entry.region)
+    }
+
+    /// Shut peers out of a region, for good: its key means nothing any more, nor does its number. Operations of ours that know its slot go
+    /// on.
+    pub fn close(&mut self, slot: u32) {
+        let Some(entry) = self.entry_mut(slot) else { return };
+        entry.closed = true;
+        let key = entry.key.take();
+        if let Some(key) = key {
+            self.keys.remove(key);
+        }
+    }
+
+    /// The same memory, registered anew in the same place: what was known of it before means nothing any more (MEM-1.8).
+    ///
+    /// # Errors
+    /// As [`RegionTable::insert`]; [`MemoryError::NotRegistered`].
+    pub fn renew(&mut self, slot: u32, rights: Rights) -> Result<Registered, MemoryError> {
+        grantable(self.region(slot).ok_or(MemoryError::NotRegistered)?, rights)?;
+        let key = self.keys.draw()?;
+        let index = index_of(slot);
+        let place = self.places.get_mut(index).ok_or(MemoryError::NotRegistered)?;
+        let old = place.entry.take().ok_or(MemoryError::NotRegistered)?;
+        place.generation = (place.generation + 1) & GENERATION_MASK;
+        place.entry = Some(Entry::new(old.region, rights, Some(key)));
+        let id = place.id(index);
+        if let Some(key) = old.key {
+            self.keys.remove(key);
+        }
+        self.keys.insert(key, slot_of(id));
+        Ok(Registered { slot: slot_of(id), id, key })
+    }
+
+    /// Grant this to peers, on every page, from now on (MEM-1.7).
+    ///
+    /// # Errors
+    /// Rights that lent memory cannot grant; no such region.
+    pub fn set_rights(&mut self, slot: u32, rights: Rights) -> Result<(), MemoryError> {
+        let entry = self.entry_mut(slot).ok_or(MemoryError::NotRegistered)?;
+        grantable(&entry.region, rights)?;
+        entry.rights = rights;
+        entry.pages = None;
+        Ok(())
+    }
+
+    /// Grant this to peers on these pages from now on (MEM-1.6): bytes in whole pages, or to the region's end.
+    ///
+    /// # Errors
+    /// A range that cuts pages or lies outside; rights that lent memory cannot grant; no such region.
+    pub fn protect(&mut self, slot: u32, range: Range<u64>, rights: Rights) -> Result<(), MemoryError> {
+        let entry = self.entry_mut(slot).ok_or(MemoryError::NotRegistered)?;
+        grantable(&entry.region, rights)?;
+        let (Range { start, end }, size) = (range, entry.region.len() as u64);
+        let whole = |at: u64| at.is_multiple_of(PAGE as u64);
+        if start > end || end > size || !whole(start) || !(whole(end) || end == size) {
+            return Err(MemoryError::NotPages { start, end, size });
+        }
+        let mut pages = entry.pages.take().unwrap_or_else(|| Box::new(PageRights::uniform(entry.rights)));
+        pages.set(start / PAGE as u64..end.div_ceil(PAGE as u64), rights);
+        // As many as before, all the same: nothing to look up.
+        entry.pages = (!pages.is_uniform()).then_some(pages);
+        Ok(())
+    }
+
+    /// What peers may do on every page, unless [`RegionTable::has_page_rights`].
+    #[must_use]
+    pub fn rights(&self, slot: u32) -> Option<Rights> {
+        self.entry(slot).map(|entry| entry.rights)
+    }
+
+    /// Do some pages of the region grant something else than others?
+    #[must_use]
+    pub fn has_page_rights(&self, slot: u32) -> bool {
+        self.entry(slot).is_some_and(|entry| entry.pages.is_some())
+    }
+
+    /// Whoever drops the last of these ends the registration; those who know the region by its number keep it by one of them.
+    pub fn set_holder(&mut self, slot: u32, holder: &Holder) {
+        if let Some(entry) = self.entry_mut(slot) {
+            entry.holder = Some(Arc::downgrade(holder));
+        }
+    }
+
+    /// The region of this name, for an operation: its slot, its length, and what keeps it. `None`: it is registered no more, or
+    /// being deregistered (MEM-1.5).
+    #[must_use]
+    pub fn resolve(&self, id: RegionId) -> Option<(u32, &Region, Option<Holder>)> {
+        let place = self.places.get(id.index()).filter(|place| place.generation == id.generation())?;
+        let entry = place.entry.as_ref().filter(|entry| !entry.closed)?;
+        let holder = match &entry.holder {
+            None => None,
+            Some(holder) => Some(holder.upgrade()?),
+        };
+        Some((slot_of(id), &entry.region, holder))
+    }
+
+    /// The slot of a registration that has not ended, whether or not operations may begin.
+    #[must_use]
+    pub fn slot(&self, id: RegionId) -> Option<u32> {
+        let place = self.places.get(id.index()).filter(|place| place.generation == id.generation())?;
+        place.entry.as_ref().map(|_| slot_of(id))
+    }
+
+    /// Is it being deregistered, or gone?
+    #[must_use]
+    pub fn is_closed(&self, slot: u32) -> bool {
+        self.entry(slot).is_none_or(|entry| entry.closed)
+    }
+
+    /// The name of the region in a live slot.
+    #[must_use]
+    pub fn id(&self, slot: u32) -> Option<RegionId> {
+        let place = self.places.get(index_of(slot)).filter(|place| place.has(slot) && place.entry.is_some())?;
+        Some(place.id(index_of(slot)))
+    }
+
+    /// Can this be the source or destination of an operation of ours?
+    #[must_use]
+    pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
+        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok())
+    }
+
+    /// The region in a live slot.
+    #[must_use]
+    pub fn region(&self, slot: u32) -> Option<&Region> {
+        self.entry(slot).map(|entry| &entry.region)
+    }
+
+    /// Bytes to be sent, kept in place until the answer is dropped. `None` if the segment is not inside a live region, or the
+    /// scope that lent the memory has ended.
+    #[must_use]
+    pub fn gather(&self, segment: Segment) -> Option<Gather> {
+        let (at, hold) = self.entry(segment.region)?.region.hold(segment.offset, segment.len).ok()?;
+        Some(Gather::new(at, usize::try_from(segment.len).ok()?, hold))
+    }
+
+    /// Bytes to be received straight into their place, kept there until the answer is dropped. `None` as for [`RegionTable::gather`], if
+    /// the memory was lent for reading, and for shared arrays, whose pages may never hold what was not verified.
+    #[must_use]
+    pub fn scatter(&self, segment: Segment) -> Option<Scatter> {
+        let region = self.region(segment.region)?;
+        if region.kind() == RegionKind::Alias || !region.rights().contains(Rights::WRITE) {
+            return None;
+        }
+        let (at, hold) = region.hold(segment.offset, segment.len).ok()?;
+        Some(Scatter::new(at, usize::try_from(segment.len).ok()?, hold))
+    }
+
+    /// Live regions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// No live region?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes that met no live range and were ignored.
+    #[must_use]
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    fn entry(&self, slot: u32) -> Option<&Entry> {
+        self.places.get(index_of(slot)).filter(|place| place.has(slot))?.entry.as_ref()
+    }
+
+    fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.places.get_mut(index_of(slot)).filter(|place| place.has(slot))?.entry.as_mut()
+    }
+
+    fn put(&mut self, entry: Entry) -> Result<RegionId, MemoryError> {
+        let may_grow = self.places.len() < REGIONS_MAX;
+        let free = if may_grow && self.free.len() < REUSE_AFTER { None } else { self.free.pop_front() };
+        let index = match free {
+            Some(index) => index as usize,
+            None if may_grow => {
+                self.places.push(Place { generation: 1, entry: None });
+                self.places.len() - 1
+            }
+            None => return Err(MemoryError::TableFull(REGIONS_MAX)),
+        };
+        let place = self.places.get_mut(index).ok_or(MemoryError::TableFull(REGIONS_MAX))?;
+        place.entry = Some(entry);
+        Ok(place.id(index))
+    }
+}
+
+impl Place {
+    /// Is this slot of the registration that is here now? (By the bits of the generation that a slot has.)
+    fn has(&self, slot: u32) -> bool {
+        self.generation as u32 & (u32::MAX >> INDEX_BITS) == slot >> INDEX_BITS
+    }
+
+    fn id(&self, index: usize) -> RegionId {
+        RegionId::new(self.generation, index)
+    }
+}
+
+/// Can the memory itself grant this?
+fn grantable(region: &Region, rights: Rights) -> Result<(), MemoryError> {
+    if region.rights().contains(rights) { Ok(()) } else { Err(MemoryError::ReadOnly) }
+}
+
+/// The low bits of an id: index and some of the generation.
+fn slot_of(id: RegionId) -> u32 {
+    id.to_bits() as u32
+}
+
+fn index_of(slot: u32) -> usize {
+    (slot & (REGIONS_MAX as u32 - 1)) as usize
+}
+
+/// The pages that a range touches; one of length 0 stands on the page where it begins.
+fn pages_of(offset: u64, len: u64) -> Range<u64> {
+    let last = offset.saturating_add(len.saturating_sub(1));
+    offset / PAGE as u64..last / PAGE as u64 + 1
+}
+
+/// What peers may ask (spec/memory.md, MEM-1): everything is checked here, without overflow, and goes through the alias.
+impl Memory for RegionTable {
+    fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
+        let slot = self.keys.find(key).ok_or(Refusal::UnknownKey)?;
+        let entry = self.entry(slot).filter(|entry| !entry.region.is_closed()).ok_or(Refusal::UnknownKey)?;
+        let inside = entry.region.check_bounds(offset, len).map_err(refusal);
+        // Whoever may not even knock is not told how long the region is. Of a page there is no saying where there is none.
+        let permitted = if inside.is_ok() { entry.permits(offset, len, right) } else { entry.rights.contains(right) };
+        if !permitted {
+            return Err(Refusal::NotPermitted);
+        }
+        inside.map(|()| slot)
+    }
+
+    /// Also `false` for memory that was lent for reading: nothing can land there.
+    fn covers(&self, region: u32, offset: u64, len: u64) -> bool {
+        self.region(region).is_some_and(|region| {
+            region.rights().contains(Rights::WRITE) && !region.is_closed() && region.check_bounds(offset, len).is_ok()
+        })
+    }
+
+    fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) {
+        let written = self.region(region).is_some_and(|region| region.write_from(Side::Runtime, offset, bytes).is_ok());
+        self.strays += u64::from(!written);
+    }
+
+    fn read(&self, region: u32, offset: u64, into: &mut [u8]) -> bool {
+        self.region(region).is_some_and(|region| region.read_from(Side::Runtime, offset, into).is_ok())
+    }
+
+    fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
+        let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
+        let width = op.width().bytes();
+        region.check_bounds(offset, width).map_err(refusal)?;
+        // MEM-5.1 speaks of the offset; the region sees to the address.
+        if !offset.is_multiple_of(width) {
+            return Err(Refusal::Misaligned);
+        }
+        region.atomic_from(Side::Runtime, offset, op).map_err(refusal)
+    }
+
+    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
+        let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
+        region.accumulate_from(Side::Runtime, offset, how, elements).map_err(refusal)
+    }
+}
+
+fn refusal(error: AccessError) -> Refusal {
+    match error {
+        AccessError::OutOfBounds { .. } => Refusal::OutOfBounds,
+        AccessError::Misaligned { .. } => Refusal::Misaligned,
+        AccessError::ReadOnly => Refusal::NotPermitted,
+        AccessError::Closed => Refusal::UnknownKey,
+    }
+}
