@@ -206,6 +206,11 @@ impl Region {
         self.inner.pages
     }
 
+    /// The size of its huge pages, if it is to have such.
+    pub(super) fn huge_pages(&self) -> Option<usize> {
+        huge::suits(self.inner.capacity, self.inner.pages)
+    }
+
     /// Private memory, whose pages may be moved, and whether it is watched for that.
     pub(super) fn private_memory(&self) -> Option<(&Mapping, &Watched)> {
         match &self.inner.backing {

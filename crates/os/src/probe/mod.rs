@@ -6,6 +6,7 @@
 mod kernel;
 mod limits;
 mod network;
+mod placement;
 
 use std::fmt;
 use std::str::FromStr;
@@ -69,12 +70,13 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Look at everything. Takes a few milliseconds.
+/// Look at everything. Takes some milliseconds; the first time after the machine has started, some 50 more.
 #[must_use]
 pub fn probe(without: &Without) -> Vec<Finding> {
     let mut findings = kernel::findings(without);
     findings.extend(limits::findings());
     findings.extend(network::findings(without));
+    findings.extend(placement::findings(without));
     findings
 }
 

@@ -1,5 +1,6 @@
 //! Bytes that change place: what is always possible.
 
+use super::Placed;
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, copy_nonoverlapping};
 
@@ -9,14 +10,15 @@ const BOUNCE: usize = 16 << 10;
 /// # Safety
 /// `len` bytes at both places are mapped, readable, at `to` writable, and have no byte in common; no reference to them exists. Others may
 /// write there meanwhile: the bytes are then some mixture.
-pub(super) unsafe fn copy(to: NonNull<u8>, from: NonNull<u8>, len: usize) {
+pub(super) unsafe fn copy(to: NonNull<u8>, from: NonNull<u8>, len: usize) -> Placed {
     // SAFETY: the caller vouches.
     unsafe { copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len) }
+    Placed { moved: 0, copied: len as u64 }
 }
 
 /// # Safety
 /// As [`copy`], and both are writable.
-pub(super) unsafe fn exchange(a: NonNull<u8>, b: NonNull<u8>, len: usize) {
+pub(super) unsafe fn exchange(a: NonNull<u8>, b: NonNull<u8>, len: usize) -> Placed {
     let mut bounce = [MaybeUninit::<u8>::uninit(); BOUNCE];
     let bounce = bounce.as_mut_ptr().cast::<u8>();
     for done in (0..len).step_by(BOUNCE) {
@@ -29,4 +31,5 @@ pub(super) unsafe fn exchange(a: NonNull<u8>, b: NonNull<u8>, len: usize) {
             copy_nonoverlapping(bounce, b, some);
         }
     }
+    Placed { moved: 0, copied: len as u64 }
 }

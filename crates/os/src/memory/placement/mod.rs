@@ -4,11 +4,11 @@
 //! - [`Placement::transfer`]: one range takes the pages of another, which is worth nothing afterwards.
 //! - [`install`]: pages of a shared region, written through its alias, are mapped for the program ahead of its touch.
 //!
-//! How it is done depends on the memory, on the size, and on what the machine is good at:
+//! How it is done depends on the memory, on the size, and on what the machine is good at ([`calibration`]):
 //!
 //! | kind | exchange | transfer |
 //! |---|---|---|
-//! | private | three moves (`UFFDIO_MOVE`) through a spare place; copy | one move; copy |
+//! | private | three moves (`UFFDIO_MOVE`) through a spare place; copy | one move into an empty place, an exchange with a full one; copy |
 //! | shared | copy, through the aliases | copy |
 //! | borrowed, different kinds | copy | copy |
 //! | alias of a shared array | refused: coherence keeps account of these pages | refused |
@@ -27,6 +27,8 @@
 //! ranges had been written. [`Job::exchange`](../../../oikaze/struct.Job.html) goes through the engine, between two turns, so that no
 //! system call of ours has the pages in hand.
 
+pub mod calibration;
+mod choice;
 mod copy;
 mod error;
 mod huge_moves;
@@ -35,11 +37,14 @@ mod place;
 mod self_test;
 mod span;
 mod spare;
+mod step;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use error::PlacementError;
 pub use mover::Placed;
 pub(super) use mover::Watched;
-pub use place::{Placement, Way, install, retract};
+pub use place::{Placement, Way};
 pub use span::{Pages, page_size};
+pub use view::{install, retract};

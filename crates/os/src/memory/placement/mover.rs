@@ -108,14 +108,30 @@ impl Mover {
                 _ => {
                     let some = (page_size() << refusals).min(len - done);
                     // SAFETY: inside both ranges, for which the caller vouches.
-                    unsafe { copy::copy(to, from, some) };
+                    placed += unsafe { copy::copy(to, from, some) };
                     (refusals, waits) = (DOUBLINGS.min(refusals + 1), 0);
                     done += some;
-                    placed.copied += some as u64;
                 }
             }
         }
         placed
+    }
+
+    /// Move pages from `from` to `to` for as long as the places are empty and the pages movable; the bytes done, from the start.
+    ///
+    /// # Safety
+    /// As [`Mover::carry`].
+    pub unsafe fn carry_into_empty(&self, to: NonNull<u8>, from: NonNull<u8>, len: usize) -> usize {
+        let (mut done, mut waits) = (0, 0);
+        while done < len && waits < PATIENCE {
+            let (to, from) = (to.addr().get() + done, from.addr().get() + done);
+            match uffd_sys::move_pages(&self.fd, to, from, len - done) {
+                Ok(0) => waits += 1,
+                Ok(moved) => done += moved.min(len - done),
+                Err(_) => break,
+            }
+        }
+        done
     }
 
     /// Exchange the bytes of two ranges (MEM-14.1), by three moves a chunk through a spare place.

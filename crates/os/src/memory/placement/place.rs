@@ -1,16 +1,18 @@
 //! The choice of a way, and the calls.
 
-use super::super::RegionKind;
-use super::super::huge::{PageSize, huge_page};
+use super::calibration::{Calibration, Crossovers, others_run};
+use super::choice::{Choice, choose};
 use super::mover::Mover;
 use super::span::Span;
 use super::spare::CHUNK;
-use super::{Pages, Placed, PlacementError, copy, huge_moves};
+use super::step::{self, Act, Moves};
+use super::{Pages, Placed, PlacementError};
 use crate::without::Without;
-use core::ops::Range;
-use core::ptr::NonNull;
-use rustix::mm::{Advice, madvise};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
+
+/// Decisions after which it is looked again whether other threads run.
+const LOOK_AGAIN: u32 = 64;
 
 /// How bytes are to come to their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,21 +26,17 @@ pub enum Way {
     Copy,
 }
 
-/// What is done with two ranges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Exchange,
-    Transfer,
-}
-
 /// What pages are moved with, and from which size on that pays.
 #[derive(Debug)]
 pub struct Placement {
     mover: Result<Mover, String>,
+    calibration: OnceLock<Calibration>,
+    /// Decisions so far; the highest bit: others ran when it was last looked.
+    decisions: AtomicU32,
 }
 
 impl Placement {
-    /// With what the kernel offers and the user has not switched off.
+    /// With what the kernel offers and the user has not switched off; what is quickest here is measured when it is first of interest.
     #[must_use]
     pub fn new(without: &Without) -> Placement {
         let switched_off = [("uffd", without.uffd), ("move", without.page_move)].into_iter().find(|(_, off)| *off);
@@ -46,14 +44,47 @@ impl Placement {
             Some((word, _)) => Err(format!("switched off by OIKAZE_WITHOUT={word}")),
             None => Mover::open().map_err(|why| format!("the kernel does not offer it here: {why}")),
         };
-        Placement { mover }
+        Placement { mover, calibration: OnceLock::new(), decisions: AtomicU32::new(0) }
     }
 
-    /// That of this process, opened at the first call, without what `OIKAZE_WITHOUT` names (nothing, if it cannot be read).
+    /// As [`Placement::new`], with sizes that are known already.
+    #[must_use]
+    pub fn calibrated(without: &Without, calibration: Calibration) -> Placement {
+        Placement { calibration: calibration.into(), ..Placement::new(without) }
+    }
+
+    /// That of this process, opened at the first call, without what `OIKAZE_WITHOUT` names. If the kernel does not move pages, that is said once.
     #[must_use]
     pub fn of_this_process() -> &'static Placement {
         static PLACEMENT: OnceLock<Placement> = OnceLock::new();
-        PLACEMENT.get_or_init(|| Placement::new(&Without::from_env().unwrap_or_default()))
+        PLACEMENT.get_or_init(|| {
+            // What cannot be read was refused when the job began.
+            let without = Without::from_env().unwrap_or_default();
+            let placement = Placement::new(&without);
+            if let Some(why) = placement.why_not().filter(|_| !without.uffd && !without.page_move) {
+                eprintln!("oikaze: pages are copied instead of moved: {why} (docs/KERNELS.md)");
+            }
+            placement
+        })
+    }
+
+    /// From which sizes on moving pages pays: from a file, or measured now (less than 50 ms). `None` if pages are not moved here.
+    #[must_use]
+    pub fn calibration(&self) -> Option<&Calibration> {
+        let mover = self.mover.as_ref().ok()?;
+        Some(self.calibration.get_or_init(|| Calibration::of_this_machine(mover)))
+    }
+
+    /// Those of now.
+    fn crossovers(&self) -> Crossovers {
+        const BUSY: u32 = 1 << 31;
+        let Some(calibration) = self.calibration() else { return Crossovers::default() };
+        let seen = self.decisions.load(Ordering::Relaxed);
+        let count = seen & !BUSY;
+        let busy = if count.is_multiple_of(LOOK_AGAIN) { others_run() } else { seen & BUSY != 0 };
+        // Threads that meet here look a little more or less often.
+        self.decisions.store(((count + 1) % LOOK_AGAIN) | if busy { BUSY } else { 0 }, Ordering::Relaxed);
+        if busy { calibration.beside } else { calibration.alone }
     }
 
     /// Why no pages are moved here; `None` if they are.
@@ -128,17 +159,21 @@ impl Placement {
                 PlacementError::NotMovable { from, to, why }
             })?),
         };
-        let moved = mover.map_or(0..0, |_| movable(act, to, from, way));
-        let huge = huge_page().filter(|_| to.region.page_size() == PageSize::Huge);
-        let step = CHUNK.max(huge.unwrap_or(0));
+        let huge = to.region.huge_pages();
+        let way = if mover.is_some() { way } else { Way::Copy };
+        let Choice { moved, take_by_exchange } = choose(act, way, (to, from), huge, || self.crossovers());
+        // A demand may begin anywhere: then huge pages are cut.
+        let huge = huge.filter(|size| [to, from].iter().all(|span| (span.at.addr().get() + moved.start).is_multiple_of(*size)));
+        let moves = mover.map(|mover| Moves { mover, huge: huge.is_some(), take_by_exchange });
+        let most = CHUNK.max(huge.unwrap_or(0));
         let mut placed = Placed::default();
-        for (part, mover) in [(0..moved.start, None), (moved.clone(), mover), (moved.end..to.len, None)] {
-            for first in part.clone().step_by(step) {
-                let len = step.min(part.end - first);
+        for (part, moves) in [(0..moved.start, None), (moved.clone(), moves), (moved.end..to.len, None)] {
+            for first in part.clone().step_by(most) {
+                let len = most.min(part.end - first);
                 // SAFETY: the step is inside both spans.
                 let (to, from) = unsafe { (to.at.add(first), from.at.add(first)) };
                 // SAFETY: spans are mapped, writable, held, and apart; a mover was given only for private memory, which it watches.
-                each(&mut || placed += unsafe { one_step(act, mover, to, from, len, huge) });
+                each(&mut || placed += unsafe { step::run(act, moves, to, from, len) });
             }
         }
         Ok(placed)
@@ -156,107 +191,10 @@ impl Placement {
                 return Err("the kernel does not let this region be registered".into());
             }
         }
-        if to.region.page_size() == from.region.page_size() {
+        if to.region.huge_pages() == from.region.huge_pages() {
             Ok(mover)
         } else {
             Err("one has huge pages and the other small ones".into())
         }
     }
-}
-
-/// Which part, in bytes from the start, is moved.
-fn movable(act: Act, to: &Span<'_>, from: &Span<'_>, way: Way) -> Range<usize> {
-    let huge = huge_page().filter(|_| to.region.page_size() == PageSize::Huge);
-    match (huge, way) {
-        (Some(size), Way::Auto) if to.region.len() >= size && from.region.len() >= size => {
-            huge_moves::whole(to.at.addr().get(), from.at.addr().get(), to.len, size)
-        }
-        (_, Way::Auto) if to.len < pays_from(act) => 0..0,
-        _ => 0..to.len,
-    }
-}
-
-/// Bytes from which on an act is quicker by moving pages.
-fn pays_from(act: Act) -> usize {
-    match act {
-        Act::Exchange => 256 << 10,
-        Act::Transfer => 128 << 10,
-    }
-}
-
-/// # Safety
-/// `len` bytes at both places are mapped, writable, held, and apart, without references to them; with a mover they are whole pages of
-/// private regions that it watches.
-unsafe fn one_step(
-    act: Act,
-    mover: Option<&Mover>,
-    to: NonNull<u8>,
-    from: NonNull<u8>,
-    len: usize,
-    huge: Option<usize>,
-) -> Placed {
-    let copied = Placed { moved: 0, copied: len as u64 };
-    match (act, mover) {
-        (Act::Exchange, Some(mover)) => {
-            let huge = huge.is_some_and(|size| to.addr().get().is_multiple_of(size));
-            // SAFETY: the caller vouches.
-            unsafe { mover.exchange(to, from, len, huge) }
-        }
-        (Act::Transfer, Some(mover)) => {
-            // SAFETY: whole pages of private anonymous memory, whose bytes are about to be replaced. Locked ones stay, and are copied over.
-            let _ = unsafe { madvise(to.as_ptr().cast(), len, Advice::LinuxDontNeed) };
-            // SAFETY: the caller vouches.
-            unsafe { mover.carry(to, from, len) }
-        }
-        (Act::Exchange, None) => {
-            // SAFETY: the caller vouches.
-            unsafe { copy::exchange(to, from, len) };
-            copied
-        }
-        (Act::Transfer, None) => {
-            // SAFETY: the caller vouches.
-            unsafe { copy::copy(to, from, len) };
-            copied
-        }
-    }
-}
-
-/// A checked range of the program's view of a shared region.
-fn view_of(place: Pages<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementError> {
-    let span = Span::check(place, pages)?;
-    match place.region.kind() {
-        // SAFETY: the offset is inside the region, whose view is as long as its alias.
-        RegionKind::Shared => Ok((unsafe { place.region.view_ptr().add(place.offset as usize) }, span.len)),
-        kind => Err(PlacementError::NoView { kind }),
-    }
-}
-
-/// Map pages of a shared region, whose bytes came through the alias, into the program's view, so that it takes no fault there (MEM-14.6).
-/// By one read a run of pages, for the kernel maps those around it: that is quicker than the calls that ask for it.
-///
-/// # Errors
-/// [`PlacementError`]: bad pages, or a region without a view.
-pub fn install(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
-    /// Bytes that the kernel maps around a page that is read, from a multiple of it on (`fault_around_bytes`).
-    const AROUND: usize = 64 << 10;
-    let (at, len) = view_of(place, pages)?;
-    let mut done = 0;
-    while done < len {
-        let next = at.wrapping_add(done);
-        // SAFETY: inside the view; the file has all its pages. Others may write there: the byte is read for its page's sake.
-        unsafe { next.read_volatile() };
-        done += AROUND - next.addr() % AROUND;
-    }
-    Ok(())
-}
-
-/// Take pages out of the program's view; their bytes stay, and come back by [`install`] or at the next touch.
-///
-/// # Errors
-/// As [`install`].
-pub fn retract(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
-    let (at, len) = view_of(place, pages)?;
-    // SAFETY: inside the view, a shared file mapping of ours: unmapping its pages loses no byte, and any touch maps them again.
-    let _ = unsafe { madvise(at.cast(), len, Advice::LinuxDontNeed) };
-    Ok(())
 }

@@ -7,6 +7,7 @@ mod refusals;
 mod together;
 
 use super::super::{PageSize, Region, RegionKind};
+use super::calibration::{Calibration, Crossovers};
 use super::{Pages, Placed, Placement, Way, huge_moves, page_size};
 use crate::without::Without;
 use core::ptr::NonNull;
@@ -67,8 +68,11 @@ fn make_for_all(memory: Memory, len: usize) -> Fixture {
     }
 }
 
+/// Moves pages from half a MiB on, whatever this machine is good at.
 fn placement(without: &str) -> Placement {
-    Placement::new(&Without::parse(without).unwrap())
+    const FROM: Option<usize> = Some(512 << 10);
+    let all = Crossovers { moving: FROM, taking: FROM, exchange: FROM, install: FROM, huge: FROM };
+    Placement::calibrated(&Without::parse(without).unwrap(), Calibration { alone: all, beside: all })
 }
 
 /// A placement that moves pages; `None`, said aloud, where the kernel does not.

@@ -1,0 +1,53 @@
+//! Which way is quickest.
+
+use super::calibration::Crossovers;
+use super::huge_moves;
+use super::place::Way;
+use super::span::Span;
+use super::step::Act;
+use core::ops::Range;
+
+/// Less is copied on any machine: a call into the kernel costs more.
+pub(super) const LEAST: usize = 16 << 10;
+/// From here on it costs little to find out whether the destination of a transfer is empty: the kernel refuses at once if it is not.
+const TRY_FROM: usize = 128 << 10;
+
+/// What was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Bytes from the start that are moved; what is around is copied.
+    pub moved: Range<usize>,
+    /// If a transfer finds pages at its destination: exchange them, rather than copy over them.
+    pub take_by_exchange: bool,
+}
+
+/// `huge` is the size of the pages of both, if they are huge; `crossovers` is asked only if it matters.
+pub(super) fn choose(
+    act: Act,
+    way: Way,
+    (to, from): (&Span<'_>, &Span<'_>),
+    huge: Option<usize>,
+    crossovers: impl FnOnce() -> Crossovers,
+) -> Choice {
+    let nothing = Choice { moved: 0..0, take_by_exchange: false };
+    let all = Choice { moved: 0..to.len, take_by_exchange: true };
+    let pays = |from: Option<usize>| from.is_some_and(|from| to.len >= from);
+    match (way, huge) {
+        (Way::Copy, _) => nothing,
+        (Way::Move, _) => all,
+        (Way::Auto, _) if to.len < LEAST => nothing,
+        (Way::Auto, Some(size)) => {
+            let moved = huge_moves::whole(to.at.addr().get(), from.at.addr().get(), to.len, size);
+            if !moved.is_empty() && crossovers().huge.is_some() { Choice { moved, ..all } } else { nothing }
+        }
+        (Way::Auto, None) => {
+            let crossovers = crossovers();
+            match act {
+                Act::Exchange if pays(crossovers.exchange) => all,
+                Act::Transfer if pays(crossovers.taking) => all,
+                Act::Transfer if to.len >= TRY_FROM && pays(crossovers.moving) => Choice { take_by_exchange: false, ..all },
+                _ => nothing,
+            }
+        }
+    }
+}
