@@ -2,6 +2,7 @@
 
 use super::sample::{Peer, Sample};
 use oikaze::observe::Unreadable;
+use oikaze::observe::page::{PeerPage, State};
 use oikaze_protocol::wind::Histogram;
 use rustix::termios::Winsize;
 use std::fmt::Write as _;
@@ -70,7 +71,7 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
         "{:4} {:4} {:8.8} {:>6} {:>6} {:>6} {:>6}  {:>7} {:>6}  {:>6} {:>6}  {resent:25} {:5}  {flight:>13}  {queue}",
         sample.view.node.rank,
         peer.rank,
-        peer.page.state.name(),
+        standing(&peer.page),
         rate(counted.messages_posted),
         megabytes(counted.bytes_sent),
         rate(counted.messages_delivered),
@@ -81,6 +82,11 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
         at(&peer.settle, 9900),
         counted.spurious_losses,
     );
+}
+
+/// In a word; which way its messages go, if it is not the network's.
+fn standing(page: &PeerPage) -> &'static str {
+    if page.state == State::Established && page.gauges.rings == 1 { "up, shm" } else { page.state.name() }
 }
 
 /// What is not of one peer.

@@ -1,7 +1,8 @@
 //! Joining: from what a launcher left in the environment to a node that is connected to all others.
 
 use crate::engine::{Engine, Setup};
-use crate::job::addresses::{Candidate, Reachable, Tried, Unreachable, candidates};
+use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates};
+use crate::job::neighbours::Neighbourhood;
 use crate::job::{self, Bootstrap, JobError};
 use crate::node::{Node, RealEngine, Waiting};
 use crate::observe::Publisher;
@@ -9,7 +10,9 @@ use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
 use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu};
 use oikaze_os::memory::shared::{PageSet, Tracker, choose};
+use oikaze_os::neighbour::Pair;
 use oikaze_os::without::Without;
+use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Settings};
@@ -47,14 +50,17 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
 
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
     let link = tap(link, bootstrap.rank())?;
-    let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6)?;
+    let neighbourhood = Neighbourhood::open(bootstrap.as_ref(), &without);
+    let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable())?;
+    let limit_to_meet = limit.unwrap_or(MEET_TIME);
+    let neighbours = neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
-    let setup = setup(bootstrap.as_ref(), &meeting, failure_time)?;
+    let setup = setup(bootstrap.as_ref(), &meeting, neighbours.pairs, failure_time)?;
     let mut engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
         .map_err(|failure| Error::failed("starting the engine", failure))?;
     engine.connect(Time(0));
-    unseen.into_iter().for_each(|why| engine.note(why));
+    unseen.into_iter().chain(neighbours.notices).for_each(|why| engine.note(why));
     let node = Node::start(engine, submissions, Some(Arc::clone(&tracker)), waiting, start, Arc::clone(&bootstrap), publisher)?;
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node) {
         node.stop();
@@ -90,7 +96,7 @@ fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
     Ok(Box::new(tap))
 }
 
-fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -> Result<Setup> {
+fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, neighbours: Vec<(Rank, Pair)>, failure_time: Duration) -> Result<Setup> {
     let nodes = bootstrap.size();
     let mut connections = Vec::new();
     for _ in 0..nodes {
@@ -110,6 +116,7 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -
         connections,
         settings,
         secret: bootstrap.secret().clone(),
+        neighbours,
     })
 }
 
@@ -117,24 +124,24 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, failure_time: Duration) -
 struct Meeting {
     /// For each rank, where it may be reached, best first.
     candidates: Vec<Vec<Candidate>>,
+    /// What this node published, and every other one.
+    mine: Reachable,
+    others: Vec<Option<Reachable>>,
 }
 
 impl Meeting {
-    fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool) -> Result<Self> {
-        let mine = Reachable::here(port, true, ipv6)?;
+    fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool, callable: Option<Callable>) -> Result<Self> {
+        let mine = Reachable { callable, ..Reachable::here(port, true, ipv6)? };
         if bootstrap.size() > 1 {
             mine.publish(bootstrap)?;
         }
         let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
-        let mut found = Vec::new();
+        let mut others = Vec::new();
         for rank in 0..bootstrap.size() {
-            found.push(if rank == bootstrap.rank() {
-                Vec::new()
-            } else {
-                candidates(&mine, &Reachable::of(bootstrap, rank, limit)?)
-            });
+            others.push(if rank == bootstrap.rank() { None } else { Some(Reachable::of(bootstrap, rank, limit)?) });
         }
-        Ok(Self { candidates: found })
+        let candidates = others.iter().map(|theirs| theirs.as_ref().map_or_else(Vec::new, |theirs| candidates(&mine, theirs)));
+        Ok(Self { candidates: candidates.collect(), mine, others })
     }
 
     /// Wait until every pair is connected, or say what was tried.

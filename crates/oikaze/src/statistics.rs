@@ -60,7 +60,7 @@ impl NodeStatistics {
             ..Self::default()
         };
         for peer in (0..engine.nodes()).filter_map(|rank| engine.peer_statistics(rank)) {
-            sum.add(peer);
+            sum.add(&peer);
         }
         sum
     }

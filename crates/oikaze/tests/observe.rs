@@ -46,7 +46,8 @@ fn what_is_not_understood_is_said() {
 /// One test in this file, so that the nodes of this process are those of its job.
 #[test]
 fn a_jobs_nodes_and_peers_are_shown_while_it_runs() {
-    support::cluster(3, &Settings::default(), |job| {
+    // Datagrams are shown, too.
+    support::cluster(3, &support::over_the_network(&Settings::default()), |job| {
         let inbox = job.publish("inbox", Region::zeroed(8192).unwrap(), Rights::WRITE).unwrap();
         job.barrier().unwrap();
         let next = job.peer((job.rank() + 1) % 3).unwrap();

@@ -8,6 +8,7 @@
 //! - [`interfaces`]: the network interfaces of this machine.
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
+//! - [`neighbour`]: nodes of one machine, with memory and a Unix socket between them.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.
 //! - [`process`]: signals as messages, children that cannot outlive their launcher.
 //! - [`ring`]: submission and completion rings.
@@ -21,6 +22,7 @@ pub mod cpu;
 pub mod interfaces;
 pub mod link;
 pub mod memory;
+pub mod neighbour;
 pub mod probe;
 pub mod process;
 pub mod ring;

@@ -24,6 +24,8 @@ pub struct Without {
     pub connect: bool,
     /// IPv6.
     pub ipv6: bool,
+    /// Memory shared with nodes of the same machine; they are talked to over UDP.
+    pub shm: bool,
     /// Placing pages by installing them; they are copied instead.
     pub install: bool,
     /// Placing pages by moving them (`UFFDIO_MOVE`); they are copied instead.
@@ -45,7 +47,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 12] = [
+const SWITCHES: [(&str, Switch); 13] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -55,6 +57,7 @@ const SWITCHES: [(&str, Switch); 12] = [
     ("lanes", |w| &mut w.lanes),
     ("connect", |w| &mut w.connect),
     ("ipv6", |w| &mut w.ipv6),
+    ("shm", |w| &mut w.shm),
     ("install", |w| &mut w.install),
     ("move", |w| &mut w.page_move),
     ("huge", |w| &mut w.huge),

@@ -7,6 +7,7 @@
 //! - [`wind`]: one peer. Message classes, numbering, packing, acknowledgement, loss, window, credit, path, liveness.
 //! - [`block`]: rows and planes at equal distances, packed one after the other.
 //! - [`rma`]: one-sided operations and messages, as segments (region, offset, length), never bytes.
+//! - [`neighbour`]: what stands in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //!
 //! Who calls whom: the engine (crate `oikaze`) hands each datagram to [`wind::Connection::receive`], which calls *up* through
@@ -26,6 +27,7 @@ pub mod block;
 pub mod coherence;
 pub mod counters;
 pub mod limits;
+pub mod neighbour;
 pub mod planted;
 pub mod rma;
 pub mod time;

@@ -183,6 +183,26 @@ pub const BODIES_KEPT: usize = CREDIT as usize;
 pub const BODIES_REST: Duration = Duration::from_secs(1);
 /// The largest body of a user's message (the receiver must hold it).
 pub const MESSAGE_BODY_MAX: u64 = 1 << 30;
+/// Bytes of a ring from one node to another on the same machine.
+pub const RING_BYTES: usize = 256 << 10;
+/// Records in it begin at multiples of this: a cache line, so that a small message is one line that changes hands.
+pub const RECORD_STEP: usize = 64;
+/// Bytes of a body that one record carries; longer ones go in pieces of this, so that one side copies in while the other copies out.
+pub const RECORD_BODY: usize = 16 << 10;
+/// Refusals that a ring's reader has told and its writer has not heard.
+pub const REFUSALS_TOLD: usize = 32;
+/// Records taken from one neighbour in one look …
+pub const RECORDS_A_LOOK: usize = 64;
+/// … and bytes, after which no further one is.
+pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
+/// Nodes of one machine that share memory with one of them; with further ones it talks over UDP. Each costs two rings.
+pub const NEIGHBOURS_MAX: usize = 128;
+/// A node with neighbours looks at its link so often, for the sake of those that are none …
+pub const LINK_AMONG_RINGS: Duration = Duration::from_micros(2);
+/// … and so often if all others are neighbours: what comes there then is a sign of life, or a goodbye.
+pub const LINK_BESIDE_RINGS: Duration = Duration::from_micros(100);
+/// A node that does not sleep asks the kernel so often whether a neighbour has ended.
+pub const NEIGHBOURS_CHECKED: Duration = Duration::from_millis(1);
 /// Between two looks at which a node shows its numbers (`oikaze top`).
 pub const SHOWN_EVERY: Duration = Duration::from_millis(100);
 /// Peers looked at each time; those of larger jobs take turns.
@@ -197,6 +217,8 @@ const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX 
 const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - PAGE <= 2);
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);
 const _: () = assert!(CUT_ELEMENTS_PER_PEER > 2 * BODY_RANGES_MAX, "one accumulate alone always has room");
+const _: () = assert!(RING_BYTES.is_power_of_two() && RING_BYTES >= 4 * (RECORD_BODY + HEAD_MAX + 2 * RECORD_STEP));
+const _: () = assert!(PAGE.is_multiple_of(RECORD_STEP) && HEAD_MAX < 256);
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX && BODY_MAX <= STRIDE_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");

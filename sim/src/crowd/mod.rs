@@ -97,6 +97,7 @@ impl Crowd {
             connections: (0..nodes).map(|_| random.word().max(1)).collect(),
             settings,
             secret,
+            neighbours: Vec::new(),
         };
         let pages = SimPages::new(Random::stream(seed, 2));
         let now = Time(1);

@@ -97,6 +97,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             known.held.clear();
             known.death = Some(death);
         }
+        for token in self.detach_neighbour(peer) {
+            self.lost(peer, token);
+        }
         self.deaths.push_back((peer, death));
         self.news += 1;
     }

@@ -54,6 +54,14 @@ enum Dropped {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
+        let heard = self.hear_neighbours(now);
+        if self.neighbours.spares_link(now) {
+            return heard;
+        }
+        heard + self.link_ingress(now)
+    }
+
+    fn link_ingress(&mut self, now: Time) -> usize {
         let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, .. } = self;
         let Self { shares, priority, door, counters, foresight, bodies, .. } = self;
         let (me, checksum) = (*me, *checksum);

@@ -17,6 +17,8 @@ mod events;
 pub mod failure;
 mod foresight;
 mod ingress;
+mod neighbour;
+mod neighbours;
 pub mod operation;
 mod order;
 mod outstanding;
@@ -45,6 +47,7 @@ use batch::Batch;
 use crossbeam_queue::SegQueue;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
+use oikaze_os::neighbour::Pair;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
 use oikaze_protocol::rma::Rma;
@@ -77,6 +80,8 @@ pub struct Setup {
     pub settings: Settings,
     /// What every handshake is sealed with.
     pub secret: Secret,
+    /// Peers of the same machine, with the memory that they and this node have agreed to use.
+    pub neighbours: Vec<(Rank, Pair)>,
 }
 
 /// A user's message that has arrived.
@@ -133,6 +138,7 @@ pub struct Engine<L, P> {
     long_body: Option<Time>,
     submissions: Arc<SegQueue<Submission>>,
     egress: PerLane<Batch>,
+    neighbours: neighbours::Neighbours,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
     to_self: to_self::ToSelf,
@@ -163,7 +169,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// # Errors
     /// A setup that does not fit itself.
     pub fn new(setup: Setup, link: L, pages: P, submissions: Arc<SegQueue<Submission>>, now: Time) -> Result<Self, Failure> {
-        let Setup { me, nodes, incarnation, addresses, datagram_max, connections, mut settings, secret } = setup;
+        let Setup { me, nodes, incarnation, addresses, datagram_max, connections, mut settings, secret, neighbours } = setup;
         if me >= nodes {
             return Err(Failure::NoSuchNode { rank: me, nodes });
         }
@@ -184,7 +190,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if !fit {
             return Err(Failure::Machine(format!("a job of {nodes} needs addresses and distinct connection ids for every node")));
         }
-        Ok(Self {
+        let mut engine = Self {
             me,
             nodes,
             link,
@@ -202,6 +208,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             long_body: None,
             submissions,
             egress: PerLane::default(),
+            neighbours: neighbours::Neighbours::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
             to_self: to_self::ToSelf::default(),
@@ -217,7 +224,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             unfinished: false,
             holding: Vec::new(),
             ended: None,
-        })
+        };
+        let attached = engine.attach_neighbours(neighbours);
+        attached.map_err(|why| Failure::Machine(format!("neighbours cannot be watched: {why}")))?;
+        Ok(engine)
     }
 
     /// Begin to connect to every peer.
@@ -293,10 +303,25 @@ impl<L: Link, P: Pages> Engine<L, P> {
         peer.addresses.get(usize::from(peer.connection.path()?)).copied()
     }
 
-    /// What Wind counts for this peer.
+    /// What is counted for this peer: by Wind, and with it what went through shared memory.
     #[must_use]
-    pub fn peer_statistics(&self, rank: Rank) -> Option<&wind::Statistics> {
-        self.peer(rank).map(|peer| peer.connection.statistics())
+    pub fn peer_statistics(&self, rank: Rank) -> Option<wind::Statistics> {
+        let peer = self.peer(rank)?;
+        let wind = *peer.connection.statistics();
+        let rings = peer.neighbour.as_ref().map_or(peer.rings, |neighbour| neighbour.counters());
+        Some(wind::Statistics {
+            messages_posted: wind.messages_posted + rings.messages_out,
+            bytes_sent: wind.bytes_sent + rings.bytes_out,
+            messages_delivered: wind.messages_delivered + rings.messages_in,
+            bytes_received: wind.bytes_received + rings.bytes_in,
+            ..wind
+        })
+    }
+
+    /// Does this peer share memory with this node?
+    #[must_use]
+    pub fn is_neighbour(&self, rank: Rank) -> bool {
+        self.peer(rank).is_some_and(|peer| peer.neighbour.is_some())
     }
 
     /// How this peer's connection stands now.

@@ -1,8 +1,9 @@
 //! One peer as the engine keeps it: its connection and where it may be reached.
 
+use super::neighbour::{Neighbour, RingCounters};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings};
+use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings, Token};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -11,6 +12,10 @@ const ADDRESSES_MAX: usize = 32;
 
 pub(super) struct Peer {
     pub connection: Connection,
+    /// The rings that its messages go through instead, if it shares memory with this node.
+    pub neighbour: Option<Box<Neighbour>>,
+    /// What had gone through them, when there are none any more.
+    pub rings: RingCounters,
     /// By which id its connection is found.
     pub id: u64,
     /// How it was lost, if it was.
@@ -27,7 +32,45 @@ impl Peer {
         addresses.truncate(ADDRESSES_MAX);
         let paths = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
         let connection = Connection::new(settings, me, rank, paths, now);
-        Self { id: connection.id(), connection, death: None, busy: false, addresses, held: VecDeque::new() }
+        Self {
+            id: connection.id(),
+            connection,
+            neighbour: None,
+            rings: RingCounters::default(),
+            death: None,
+            busy: false,
+            addresses,
+            held: VecDeque::new(),
+        }
+    }
+
+    /// Is there no room for a further message, whichever way it goes?
+    pub fn is_full(&self) -> bool {
+        self.neighbour.as_ref().map_or_else(|| self.connection.is_full(), |neighbour| neighbour.is_full())
+    }
+
+    /// Forget the source of the messages with this token.
+    pub fn cancel(&mut self, token: Token) {
+        match &mut self.neighbour {
+            Some(neighbour) => neighbour.cancel(token),
+            None => self.connection.cancel(token),
+        }
+    }
+
+    /// So many messages, of so many bytes, have been read.
+    pub fn consumed(&mut self, messages: u64, bytes: u64) {
+        match &mut self.neighbour {
+            Some(neighbour) => neighbour.consumed(messages, bytes),
+            None => self.connection.consumed(messages, bytes),
+        }
+    }
+
+    /// Say goodbye, by both ways.
+    pub fn close(&mut self, now: Time) {
+        if let Some(neighbour) = &mut self.neighbour {
+            neighbour.close();
+        }
+        self.connection.close(now);
     }
 
     /// The number of this address among the peer's, if it is one of them, or would be but for the port, which is that of its bulk lane.

@@ -2,6 +2,7 @@
 
 use super::events::Owner;
 use super::operation::Completion;
+use super::peer::Peer;
 use super::submission::{Keep, Request, Submission};
 use super::{Engine, Failure, Value};
 use oikaze_os::link::Link;
@@ -61,11 +62,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::Flush { peer } => self.flush_operations(peer, completion),
             Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
-                    peer.connection.consumed(messages, bytes);
+                    peer.consumed(messages, bytes);
                 }
             }
             Request::Close => {
-                self.peers.touch_all().for_each(|peer| peer.connection.close(now));
+                self.peers.touch_all().for_each(|peer| peer.close(now));
                 self.settle_now(completion, Ok(Value::Done));
             }
             request => {
@@ -136,25 +137,33 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Hand a message to the peer's connection; a message that it cannot take fails at once.
+    /// Hand a message to the peer's connection, or into its ring; a message that cannot be taken fails at once.
     fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
-        if let Some(copy) = self.copy_if_better(to, &message) {
+        // What could not be read would be lost here for ever (MEM-1.5).
+        let copy = if self.is_neighbour(to) { None } else { self.copy_if_better(to, &message) };
+        if let Some(copy) = copy {
             message.body = copy;
         } else if !self.is_readable(&message.body) {
-            // Its datagrams would be lost here for ever (MEM-1.5).
             self.rma.unposted(&message);
             return self.fail(to, token, Failure::Remote(RmaError::SourceGone));
         }
-        if to == self.me {
-            self.to_self.queue.push_back(message);
-            return;
-        }
-        let nodes = self.nodes;
-        let Some(peer) = self.peers.touch(to) else {
-            return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
+        let Self { peers, memory, .. } = self;
+        let posted = if let Some(Peer { neighbour: Some(neighbour), .. }) = peers.get_mut(to) {
+            // What goes through a ring is copied when it is put in.
+            neighbour.post(message, memory)
+        } else {
+            if to == self.me {
+                self.to_self.queue.push_back(message);
+                return;
+            }
+            let nodes = self.nodes;
+            let Some(peer) = self.peers.touch(to) else {
+                return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
+            };
+            peer.connection.post(self.now, message).map(drop)
         };
-        if let Err(error) = peer.connection.post(self.now, message) {
+        if let Err(error) = posted {
             use oikaze_protocol::wind::PostError;
             self.fail(
                 to,
@@ -235,12 +244,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn is_full(&self, to: Rank) -> bool {
-        self.peer(to).is_some_and(|peer| peer.connection.is_full())
+        self.peer(to).is_some_and(Peer::is_full)
     }
 
     fn post_or_hold(&mut self, to: Rank, message: Message) {
         match self.peers.get_mut(to) {
-            Some(peer) if peer.connection.is_full() || !peer.held.is_empty() => {
+            Some(peer) if peer.is_full() || !peer.held.is_empty() => {
                 if peer.held.is_empty() {
                     self.holding.push(to);
                 }
@@ -260,7 +269,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Post what was held back for one peer, as far as there is room; is anything left?
     fn still_holds(&mut self, rank: Rank) -> bool {
         while let Some(peer) = self.peers.get_mut(rank) {
-            if peer.connection.is_full() {
+            if peer.is_full() {
                 return !peer.held.is_empty();
             }
             let Some(message) = peer.held.pop_front() else { break };

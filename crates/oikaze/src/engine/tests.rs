@@ -132,6 +132,10 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(me: Rank, nodes: u32, link: Wire) -> Self {
+        Self::with_neighbours(me, nodes, link, Vec::new())
+    }
+
+    pub(super) fn with_neighbours(me: Rank, nodes: u32, link: Wire, neighbours: Vec<(Rank, Pair)>) -> Self {
         let submissions = Arc::new(SegQueue::new());
         let setup = Setup {
             me,
@@ -142,6 +146,7 @@ impl Node {
             connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
             settings: Settings { datagram_max: DATAGRAM_ETHERNET, ..Settings::default() },
             secret: Secret::from_bytes([7; 32]),
+            neighbours,
         };
         let mut engine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
         engine.connect(Time(0));

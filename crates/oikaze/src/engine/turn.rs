@@ -90,6 +90,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let deferred = self.rma.answers();
         let (sent, cut) = self.send_due(now);
         let smaller = self.heed_refused_sizes(now);
+        self.stir_neighbours();
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
         let begun = self.settle_events();
         self.peers.settle(now);
@@ -131,7 +132,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Has every peer that lives acknowledged all that was sent to it?
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        !self.unfinished && self.peers.are_settled()
+        !self.unfinished && self.peers.are_settled() && self.neighbours_are_settled()
     }
 
     /// Is anything left to be sent, or has a deadline come?

@@ -70,6 +70,20 @@ pub struct Reachable {
     pub port: u16,
     /// All addresses of interfaces that are up.
     pub addresses: Vec<Address>,
+    /// Where nodes of the same machine can call it, if it shares memory with them.
+    #[serde(default)]
+    pub callable: Option<Callable>,
+}
+
+/// Unix sockets at which a node is called by others on its machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callable {
+    /// The user it belongs to.
+    pub user: u32,
+    /// An abstract name, in its network namespace.
+    pub name: String,
+    /// The path of a file, in a directory that other namespaces may see, too.
+    pub file: Option<String>,
 }
 
 impl Reachable {
@@ -82,7 +96,7 @@ impl Reachable {
         let usable = |i: &Interface| i.up && !i.address.is_unspecified() && if i.address.is_ipv4() { ipv4 } else { ipv6 };
         let address = |i: Interface| Address { interface: i.name, index: i.index, address: i.address, prefix: i.prefix };
         let addresses = all.into_iter().filter(usable).map(address).take(INTERFACES_MAX).collect();
-        Ok(Reachable { host: HostIdentity::here()?, port, addresses })
+        Ok(Reachable { host: HostIdentity::here()?, port, addresses, callable: None })
     }
 
     fn key(rank: u32) -> String {
@@ -228,7 +242,12 @@ fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = Soc
 #[must_use]
 pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
     let lo = |address: IpAddr, prefix| Address { interface: "lo".into(), index: 1, address, prefix };
-    Reachable { host, port, addresses: vec![lo(Ipv4Addr::LOCALHOST.into(), 8), lo(Ipv6Addr::LOCALHOST.into(), 128)] }
+    Reachable {
+        host,
+        port,
+        addresses: vec![lo(Ipv4Addr::LOCALHOST.into(), 8), lo(Ipv6Addr::LOCALHOST.into(), 128)],
+        callable: None,
+    }
 }
 
 /// One line of the matrix of what was tried.

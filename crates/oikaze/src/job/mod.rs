@@ -10,6 +10,7 @@ mod checksum;
 pub mod environment;
 mod error;
 pub mod launch;
+pub(crate) mod neighbours;
 mod secret;
 pub mod store;
 

@@ -121,10 +121,13 @@ impl Node {
 
     /// Sleep on the sleeper's event and, as asked, the socket and the fault descriptor; true if there are faults.
     pub(super) fn poll(&self, sleeper: &Sleeper, socket: bool, faults: bool, timeout: Duration) -> bool {
-        let mut fds = ArrayVec::<PollFd<'_>, 3>::new();
+        let mut fds = ArrayVec::<PollFd<'_>, 4>::new();
         fds.push(PollFd::new(&sleeper.event, PollFlags::IN));
         if let Some(fd) = self.socket().filter(|_| socket) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        if let Some(fd) = self.neighbours.as_ref().filter(|_| socket) {
+            fds.push(PollFd::new(fd, PollFlags::IN));
         }
         let fault_at = fds.len();
         if let Some(tracker) = self.tracker.as_ref().filter(|_| faults) {

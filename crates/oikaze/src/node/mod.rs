@@ -56,6 +56,8 @@ pub(crate) struct Node {
     news: Event,
     news_wanted: AtomicBool,
     socket: Option<OwnedFd>,
+    /// Readable when a neighbour has woken this node, or has ended.
+    neighbours: Option<OwnedFd>,
     tracker: Option<Arc<dyn Tracker>>,
     start: Instant,
     waiting: Waiting,
@@ -91,6 +93,8 @@ impl Node {
             }
             None => None,
         };
+        let neighbours = engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
+        let neighbours = neighbours.map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
         let node = Arc::new(Self {
             engine: Turnstile::new(engine),
             submissions,
@@ -100,6 +104,7 @@ impl Node {
             news: Event::new().map_err(no_event)?,
             news_wanted: AtomicBool::new(false),
             socket,
+            neighbours,
             tracker,
             start,
             waiting,
@@ -403,9 +408,9 @@ impl Node {
         });
     }
 
-    /// When the engine must turn again at the latest.
+    /// When the engine must turn again at the latest, for who is about to sleep until then: neighbours are told.
     fn next_timeout(&self) -> Option<Time> {
-        self.with_engine(|engine| self.due(engine))
+        self.with_engine(|engine| if self.neighbours.is_some() && engine.doze() { Some(Time(0)) } else { self.due(engine) })
     }
 
     fn due(&self, engine: &RealEngine) -> Option<Time> {

@@ -109,6 +109,8 @@ counters! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct Gauges {
+        /// 1: it shares memory with the node, through which messages go.
+        pub rings: u64,
         pub datagram_max: u64,
         pub window: u64,
         pub share: u64,
@@ -131,6 +133,7 @@ impl From<Snapshot> for Gauges {
     fn from(now: Snapshot) -> Self {
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self {
+            rings: 0,
             datagram_max: now.datagram_max as u64,
             window: now.window,
             share: now.share,
@@ -162,10 +165,12 @@ pub enum State {
     Restarted,
     Refused,
     Unreachable,
+    Ended,
+    Damaged,
 }
 
 impl State {
-    const ALL: [State; 7] = [
+    const ALL: [State; 9] = [
         State::Connecting,
         State::Established,
         State::Silent,
@@ -173,6 +178,8 @@ impl State {
         State::Restarted,
         State::Refused,
         State::Unreachable,
+        State::Ended,
+        State::Damaged,
     ];
 
     /// In a word, for people.
@@ -186,6 +193,8 @@ impl State {
             State::Restarted => "restarted",
             State::Refused => "refused",
             State::Unreachable => "unreachable",
+            State::Ended => "ended",
+            State::Damaged => "damaged",
         }
     }
 
@@ -206,6 +215,8 @@ impl From<Standing> for State {
             Standing::Ended(Death::Restarted) => State::Restarted,
             Standing::Ended(Death::Refused(_)) => State::Refused,
             Standing::Ended(Death::Unreachable) => State::Unreachable,
+            Standing::Ended(Death::Ended) => State::Ended,
+            Standing::Ended(Death::Damaged) => State::Damaged,
         }
     }
 }
@@ -298,8 +309,8 @@ impl PeerPage {
         Some(Self {
             state: snapshot.standing.into(),
             address: engine.address_of(rank),
-            counters: *engine.peer_statistics(rank)?,
-            gauges: snapshot.into(),
+            counters: engine.peer_statistics(rank)?,
+            gauges: Gauges { rings: engine.is_neighbour(rank).into(), ..snapshot.into() },
             round_trip: copy(latencies.round_trip),
             settle: copy(latencies.settle),
         })

@@ -27,6 +27,15 @@ pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     Ok(file)
 }
 
+/// As [`sparse`], with all its pages: what cannot be had is an error here and not a SIGBUS later.
+#[cfg(not(loom))]
+pub(crate) fn sealed(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
+    super::available::check(whole_pages(len)?)?;
+    let file = sparse(name, len)?;
+    reserve(&file, 0, len)?;
+    Ok(file)
+}
+
 /// Give a range of a memory file its pages now.
 pub(super) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), MemoryError> {
     loop {

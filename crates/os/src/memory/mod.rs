@@ -38,6 +38,8 @@ pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;
 pub use huge::{PageSize, huge_page};
+#[cfg(not(loom))]
+pub(crate) use memfd::sealed as sealed_file;
 pub use region::{Region, RegionKind};
 pub use scatter::Scatter;
 pub use table::{Holder, RegionId, RegionTable, Registered};

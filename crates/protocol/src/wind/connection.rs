@@ -238,6 +238,13 @@ impl Connection {
         }
     }
 
+    /// The owner knows from elsewhere that the peer is gone: as after the failure time (WIND-7.2), at once.
+    pub fn end(&mut self, death: Death) {
+        if self.phase == Phase::Open {
+            self.die(death);
+        }
+    }
+
     /// Counters.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {

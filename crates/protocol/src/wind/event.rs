@@ -32,6 +32,12 @@ pub enum Death {
     /// Nothing heard for the failure time.
     #[error("nothing was heard from the peer for the failure time")]
     Silent,
+    /// The peer's process has ended, says the kernel.
+    #[error("its process has ended")]
+    Ended,
+    /// What the peer wrote into memory that it shares with this node makes no sense.
+    #[error("it damaged the memory that it shares with this node")]
+    Damaged,
     /// The peer (or this end) said goodbye.
     #[error("the connection was closed")]
     Closed,

@@ -103,7 +103,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         for &(to, token) in ended {
             self.to_self.forget(token);
             if let Some(peer) = self.peers.touch(to) {
-                peer.connection.cancel(token);
+                peer.cancel(token);
             }
         }
         if !ended.is_empty() {
@@ -132,7 +132,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
         self.settle_events();
         let Some(token) = self.operations.token_of(completion) else { return };
-        self.peers.touch_all().for_each(|peer| peer.connection.cancel(token));
+        self.peers.touch_all().for_each(|peer| peer.cancel(token));
         self.to_self.forget(token);
         self.order.cancel(token);
         self.rma.cancel(token);

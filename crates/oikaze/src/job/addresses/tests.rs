@@ -14,7 +14,7 @@ fn node(boot_id: &str, list: &[(&str, u32, &str, u8)]) -> Reachable {
         address: address.parse().unwrap(),
         prefix,
     };
-    Reachable { host: host(boot_id, 1), port: 4000, addresses: list.iter().map(address).collect() }
+    Reachable { host: host(boot_id, 1), port: 4000, addresses: list.iter().map(address).collect(), callable: None }
 }
 
 const LO: (&str, u32, &str, u8) = ("lo", 1, "127.0.0.1", 8);
@@ -113,6 +113,7 @@ proptest! {
         let make = |list: &[(u32, u16, u8)], boot_id: &str| Reachable {
             host: host(boot_id, 1),
             port: 5,
+            callable: None,
             addresses: list.iter().map(|&(which, low, prefix)| {
                 let [high, low8] = low.to_be_bytes();
                 let address = match which {

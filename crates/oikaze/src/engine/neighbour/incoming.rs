@@ -1,0 +1,235 @@
+//! From a neighbour: records become messages for the layers above. Everything read here was written by another process: headings are judged
+//! ([`Heading::decode`]), heads and bodies copied before anybody looks at them.
+
+use oikaze_os::neighbour::Reader;
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::{BODY_MAX, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RECORDS_A_LOOK};
+use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
+use oikaze_protocol::rma;
+use oikaze_protocol::wind::{Admission, Class, Delivered, Head, Refusal, Upper};
+use std::collections::VecDeque;
+
+/// Numbers of messages that came through a ring: none that Wind gives.
+const NUMBERS: u64 = 1 << 63;
+/// Bodies from this length on may stay in the ring no longer than until the next record.
+const LONG: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    /// Messages begun, ever.
+    messages: u64,
+    arriving: Option<Arriving>,
+    /// Refusals that the writer has no room to be told of yet.
+    untold: VecDeque<Untold>,
+    /// Bytes on their way from a ring to where they belong.
+    scratch: Vec<u8>,
+    /// Credit given back, ever.
+    returned: u64,
+    goodbye: bool,
+}
+
+#[derive(Debug)]
+struct Untold {
+    start: u64,
+    end: u64,
+    refusal: Refusal,
+}
+
+/// A message that does not fit into one record.
+#[derive(Debug)]
+struct Arriving {
+    number: u64,
+    class: Class,
+    head: Head,
+    len: u64,
+    at: u64,
+    way: Way,
+}
+
+/// Where its body goes.
+#[derive(Debug)]
+enum Way {
+    Place,
+    Assemble(Vec<u8>),
+    Refuse(Refusal),
+}
+
+/// What was handed up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delivery {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+impl Incoming {
+    /// Take in a bounded number of records: how many, and what was handed up.
+    pub fn take(&mut self, from: Rank, reader: &mut Reader, upper: &mut impl Upper) -> Result<(usize, Delivery), Damaged> {
+        let (mut count, mut bytes, mut delivery) = (0, 0, Delivery::default());
+        while count < RECORDS_A_LOOK && bytes < RECORD_BYTES_A_LOOK {
+            let Some(heading) = reader.peek()? else { break };
+            let outcome = match heading.kind {
+                Kind::Whole => self.whole(from, heading, reader, upper, &mut delivery)?,
+                _ => self.other(from, heading, reader, upper, &mut delivery)?,
+            };
+            let start = reader.position();
+            let end = reader.pass(heading);
+            if let Err(refusal) = outcome {
+                self.untold.push_back(Untold { start, end, refusal });
+            }
+            if heading.len > LONG {
+                self.settle(reader);
+            }
+            count += 1;
+            bytes += heading.len;
+        }
+        self.settle(reader);
+        Ok((count, delivery))
+    }
+
+    /// MEM-16.4: what was refused is told first.
+    #[inline]
+    fn settle(&mut self, reader: &mut Reader) {
+        while let Some(Untold { start, end, refusal }) = self.untold.front() {
+            if reader.refuse(*end, *refusal).is_err() {
+                let start = *start;
+                return reader.settle(start);
+            }
+            self.untold.pop_front();
+        }
+        reader.settle(reader.position());
+    }
+
+    #[inline]
+    fn whole(
+        &mut self,
+        from: Rank,
+        heading: Heading,
+        reader: &Reader,
+        upper: &mut impl Upper,
+        delivery: &mut Delivery,
+    ) -> Result<Result<(), Refusal>, Damaged> {
+        if self.arriving.is_some() {
+            return Err(Damaged);
+        }
+        let mut head = [0; HEAD_MAX];
+        let head = head.get_mut(..heading.head).ok_or(Damaged)?;
+        reader.read(0, head);
+        let len = heading.len - heading.head;
+        let number = self.next_number();
+        delivery.messages += 1;
+        delivery.bytes += len as u64;
+        if rma::kind(head) == rma::Kind::User {
+            let mut body = upper.buffer(len);
+            reader.append(heading.head, len, &mut body);
+            return Ok(upper.deliver(from, number, heading.class, head, Delivered::Owned(body)));
+        }
+        let body = copied(&mut self.scratch, reader, heading.head, len);
+        Ok(upper.deliver(from, number, heading.class, head, Delivered::Bytes(body)))
+    }
+
+    /// All that is not a whole message.
+    fn other(
+        &mut self,
+        from: Rank,
+        heading: Heading,
+        reader: &Reader,
+        upper: &mut impl Upper,
+        delivery: &mut Delivery,
+    ) -> Result<Result<(), Refusal>, Damaged> {
+        match heading.kind {
+            Kind::Begin => self.begin(from, heading, reader, upper)?,
+            Kind::Piece => return self.piece(from, heading.len, reader, upper, delivery),
+            Kind::Withdrawn => {
+                let arriving = self.arriving.take().ok_or(Damaged)?;
+                upper.withdrawn(from, arriving.number);
+            }
+            Kind::Goodbye => self.goodbye = true,
+            Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given => return Err(Damaged),
+        }
+        Ok(Ok(()))
+    }
+
+    fn begin(&mut self, from: Rank, heading: Heading, reader: &Reader, upper: &mut impl Upper) -> Result<(), Damaged> {
+        let mut len = [0; 8];
+        reader.read(0, &mut len);
+        let len = u64::from_le_bytes(len);
+        if self.arriving.is_some() || len <= RECORD_BODY as u64 || len > BODY_MAX {
+            return Err(Damaged);
+        }
+        let mut head = Head::from([0; HEAD_MAX]);
+        head.truncate(heading.head);
+        reader.read(8, &mut head);
+        let number = self.next_number();
+        let way = match upper.admit(from, number, heading.class, &head, len) {
+            Admission::Place => Way::Place,
+            Admission::Assemble => Way::Assemble(upper.buffer(usize::try_from(len).map_err(|_| Damaged)?)),
+            Admission::Refuse(refusal) => Way::Refuse(refusal),
+        };
+        self.arriving = Some(Arriving { number, class: heading.class, head, len, at: 0, way });
+        Ok(())
+    }
+
+    fn piece(
+        &mut self,
+        from: Rank,
+        len: usize,
+        reader: &Reader,
+        upper: &mut impl Upper,
+        delivery: &mut Delivery,
+    ) -> Result<Result<(), Refusal>, Damaged> {
+        let arriving = self.arriving.as_mut().filter(|arriving| len as u64 <= arriving.len - arriving.at).ok_or(Damaged)?;
+        match &mut arriving.way {
+            Way::Place => {
+                let bytes = copied(&mut self.scratch, reader, 0, len);
+                upper.place(from, arriving.number, arriving.at, bytes);
+            }
+            Way::Assemble(body) => reader.append(0, len, body),
+            Way::Refuse(_) => {}
+        }
+        arriving.at += len as u64;
+        if arriving.at < arriving.len {
+            return Ok(Ok(()));
+        }
+        let Some(Arriving { number, class, head, len, way, .. }) = self.arriving.take() else { return Ok(Ok(())) };
+        delivery.messages += 1;
+        delivery.bytes += len;
+        Ok(match way {
+            Way::Place => upper.deliver(from, number, class, &head, Delivered::Placed(len)),
+            Way::Assemble(body) => upper.deliver(from, number, class, &head, Delivered::Owned(body)),
+            Way::Refuse(refusal) => Err(refusal),
+        })
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.messages += 1;
+        NUMBERS | self.messages
+    }
+
+    pub fn consumed(&mut self, messages: u64, bytes: u64, reader: &Reader) {
+        self.returned = self.returned.wrapping_add(messages * CREDIT_OVERHEAD + bytes);
+        reader.give_back(self.returned);
+    }
+
+    #[inline]
+    pub fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.arriving.is_none() && self.untold.is_empty()
+    }
+
+    pub fn said_goodbye(&self) -> bool {
+        self.goodbye
+    }
+}
+
+/// Bytes of the oldest record, copied out.
+fn copied<'s>(scratch: &'s mut Vec<u8>, reader: &Reader, from: usize, len: usize) -> &'s [u8] {
+    if scratch.len() < len {
+        scratch.resize(len.max(RECORD_BODY + HEAD_MAX), 0);
+    }
+    let bytes = scratch.get_mut(..len).unwrap_or_default();
+    reader.read(from, bytes);
+    bytes
+}

@@ -1,0 +1,188 @@
+//! A peer on the same machine: its messages go through rings in shared memory, with the same heads and bodies as over Wind, and the same is
+//! said of what became of them (spec/memory.md, MEM-16). The connection beside it stays: for its signs of life, and its goodbye.
+
+mod incoming;
+mod outgoing;
+#[cfg(test)]
+mod tests;
+
+use incoming::Incoming;
+use oikaze_os::memory::RegionTable;
+use oikaze_os::neighbour::Pair;
+use oikaze_protocol::Rank;
+use oikaze_protocol::counters;
+use oikaze_protocol::neighbour::Damaged;
+use oikaze_protocol::wind::{Message, PostError, Refusal, Token, Upper};
+use outgoing::Outgoing;
+
+/// Looks at what a process has left in its ring after its end: more than empty a full one.
+const LAST_LOOKS: u32 = 16;
+
+counters! {
+/// What went through the rings of one neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCounters {
+    /// Messages posted, withdrawn ones included.
+    pub messages_out: u64,
+    /// Bytes of their bodies.
+    pub bytes_out: u64,
+    /// Messages handed up.
+    pub messages_in: u64,
+    /// Bytes of their bodies.
+    pub bytes_in: u64,
+    /// Messages that found no room, or no credit, at once.
+    pub waited: u64,
+}
+}
+
+/// What became of a message.
+pub(super) type Settled = (Token, Result<(), Refusal>);
+
+/// The rings to and from a peer, and what is under way in them.
+pub(super) struct Neighbour {
+    pub pair: Pair,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    /// Something was put in or settled since the neighbour was last woken, if it sleeps.
+    stirred: bool,
+    /// Its process has ended; so often what it left behind may be looked at.
+    last_looks: Option<u32>,
+    counters: RingCounters,
+}
+
+impl Neighbour {
+    pub fn new(pair: Pair) -> Neighbour {
+        Neighbour {
+            pair,
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            stirred: false,
+            last_looks: None,
+            counters: RingCounters::default(),
+        }
+    }
+
+    /// Take a message: it stands in the ring when this returns, or waits for room.
+    #[inline]
+    pub fn post(&mut self, message: Message, memory: &RegionTable) -> Result<(), PostError> {
+        self.counters.messages_out += 1;
+        self.counters.bytes_out += message.body.len();
+        let waiting = self.outgoing.waiting();
+        self.outgoing.post(message, memory, &mut self.pair.outward)?;
+        self.counters.waited += u64::from(self.outgoing.waiting() > waiting);
+        self.stirred = true;
+        Ok(())
+    }
+
+    /// As of a connection: would [`Neighbour::post`] answer [`PostError::Full`]?
+    pub fn is_full(&self) -> bool {
+        self.outgoing.is_full()
+    }
+
+    /// Is nothing unsettled, in either direction?
+    pub fn is_idle(&self) -> bool {
+        self.outgoing.is_idle() && self.incoming.is_idle()
+    }
+
+    /// The source of these messages is never read again; nobody hears what became of them.
+    pub fn cancel(&mut self, token: Token) {
+        if token != Token::NONE {
+            self.outgoing.cancel(token, &mut self.pair.outward);
+            self.stirred = true;
+        }
+    }
+
+    /// The user has read so much: the neighbour may send as much again.
+    pub fn consumed(&mut self, messages: u64, bytes: u64) {
+        self.incoming.consumed(messages, bytes, &self.pair.inward);
+        self.stirred = true;
+    }
+
+    /// No more messages go.
+    pub fn close(&mut self) {
+        self.outgoing.close(&mut self.pair.outward);
+        self.stirred = true;
+    }
+
+    /// Is there anything to hear, or room for what waits? A load or two.
+    #[inline]
+    pub fn has_news(&mut self) -> bool {
+        self.has_records() || self.has_settled() || self.last_looks.is_some() || self.is_pressed()
+    }
+
+    #[inline]
+    pub fn has_records(&self) -> bool {
+        self.pair.inward.has_record() || self.incoming.has_untold()
+    }
+
+    #[inline]
+    pub fn has_settled(&mut self) -> bool {
+        self.outgoing.has_settled(&mut self.pair.outward)
+    }
+
+    /// Take in a bounded number of records; how many.
+    pub fn take(&mut self, from: Rank, upper: &mut impl Upper) -> Result<usize, Damaged> {
+        let (came, delivered) = self.incoming.take(from, &mut self.pair.inward, upper)?;
+        self.stirred |= came > 0;
+        self.counters.messages_in += delivered.messages;
+        self.counters.bytes_in += delivered.bytes;
+        Ok(came)
+    }
+
+    /// What became of the oldest unsettled message, if the neighbour is done with it.
+    pub fn next_settled(&mut self) -> Result<Option<Settled>, Damaged> {
+        self.outgoing.next_settled(&mut self.pair.outward)
+    }
+
+    /// A message whose source has gone before it could be read.
+    pub fn next_lost(&mut self) -> Option<Token> {
+        self.outgoing.next_lost()
+    }
+
+    /// Put in what waits, as far as there is room.
+    pub fn pump(&mut self, memory: &RegionTable) {
+        if self.outgoing.waiting() > 0 {
+            self.stirred |= self.outgoing.pump(memory, &mut self.pair.outward);
+        }
+    }
+
+    /// Does something wait that would find room?
+    #[inline]
+    pub fn is_pressed(&mut self) -> bool {
+        self.outgoing.waiting() > 0 && self.outgoing.could_go(&mut self.pair.outward)
+    }
+
+    /// Wake the neighbour if it sleeps and there is something for it.
+    pub fn wake_if_stirred(&mut self) {
+        if std::mem::take(&mut self.stirred) {
+            self.pair.wake();
+        }
+    }
+
+    /// Its process has ended.
+    pub fn has_ended(&mut self) {
+        self.last_looks.get_or_insert(LAST_LOOKS);
+    }
+
+    /// Has it ended, and has all been taken that it left behind?
+    pub fn is_over(&mut self) -> bool {
+        let Some(left) = &mut self.last_looks else { return false };
+        *left = left.saturating_sub(1);
+        *left == 0 || !self.pair.inward.has_record()
+    }
+
+    /// Did it say goodbye?
+    pub fn said_goodbye(&self) -> bool {
+        self.incoming.said_goodbye()
+    }
+
+    /// All messages that are not settled, at its end.
+    pub fn into_unsettled(self) -> impl Iterator<Item = Token> {
+        self.outgoing.into_unsettled()
+    }
+
+    /// What went through.
+    pub fn counters(&self) -> RingCounters {
+        self.counters
+    }
+}

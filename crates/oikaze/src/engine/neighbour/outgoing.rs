@@ -1,0 +1,317 @@
+//! Towards a neighbour: messages that wait for room or credit, and those that are not settled.
+//!
+//! Records are read in their order, which satisfies all three classes (MEM-16.3). A message that the user's reading holds up (credit, MEM-16.6) must not hold
+//! up what needs none, or two nodes could wait for each other: unordered messages without credit pass those that wait for it, which
+//! WIND-2.3 allows.
+
+use super::Settled;
+use oikaze_os::memory::RegionTable;
+use oikaze_os::neighbour::{Part, Writer};
+use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
+use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
+use oikaze_protocol::rma::read_rows;
+use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Rows, Token};
+use std::collections::VecDeque;
+
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    /// Messages posted, ever.
+    posted: u64,
+    /// Those that wait: unordered ones without credit, and all others, each in their order.
+    passing: VecDeque<Waiting>,
+    lined: VecDeque<Waiting>,
+    /// One that does not fit into a record, and has begun.
+    under_way: Option<UnderWay>,
+    unsettled: VecDeque<Unsettled>,
+    lost: VecDeque<Token>,
+    credit: Credit,
+    /// Rows, one behind the other, on their way into a record.
+    packed: Vec<u8>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    message: Message,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    /// `None`: it is to be taken back.
+    body: Option<Body>,
+    len: u64,
+    at: u64,
+    token: Token,
+    charge: u64,
+}
+
+impl UnderWay {
+    /// Its source is not read again; the reader is to be told.
+    fn give_up(&mut self) -> Token {
+        self.body = None;
+        std::mem::replace(&mut self.token, Token::NONE)
+    }
+}
+
+#[derive(Debug)]
+struct Unsettled {
+    /// The position behind its last record.
+    end: u64,
+    token: Token,
+    charge: u64,
+}
+
+/// What the reader must keep until its user reads it.
+#[derive(Debug, Default)]
+struct Credit {
+    outstanding: u64,
+    returned: u64,
+}
+
+impl Credit {
+    fn charge_of(message: &Message) -> u64 {
+        if message.credited { message.body.len() + CREDIT_OVERHEAD } else { 0 }
+    }
+
+    /// One message may always go, however long: a neighbour that has read all has room for it.
+    fn is_there(&mut self, charge: u64, writer: &Writer) -> bool {
+        let fits = |outstanding: u64| charge == 0 || outstanding == 0 || outstanding + charge <= CREDIT;
+        if fits(self.outstanding) {
+            return true;
+        }
+        let returned = writer.returned();
+        self.outstanding = self.outstanding.saturating_sub(returned.saturating_sub(self.returned));
+        self.returned = self.returned.max(returned);
+        fits(self.outstanding)
+    }
+}
+
+/// What became of an attempt to put a message in.
+enum Put {
+    Done,
+    Full,
+    /// Its source is gone.
+    Gone,
+}
+
+impl Outgoing {
+    #[inline]
+    pub fn post(&mut self, message: Message, memory: &RegionTable, writer: &mut Writer) -> Result<(), PostError> {
+        if self.closed {
+            return Err(PostError::Dead(Death::Closed));
+        }
+        let len = message.body.len();
+        if len > BODY_MAX {
+            return Err(PostError::TooLong { len });
+        }
+        if self.is_full() {
+            return Err(PostError::Full);
+        }
+        self.posted += 1;
+        if self.waiting() == 0 && self.credit.is_there(Credit::charge_of(&message), writer) {
+            match self.begin(&message, memory, writer) {
+                Put::Full => {}
+                Put::Done => {
+                    self.pump(memory, writer);
+                    return Ok(());
+                }
+                Put::Gone => {
+                    self.lost.push_back(message.token);
+                    return Ok(());
+                }
+            }
+        }
+        let passes = message.class == Class::Unordered && !message.credited;
+        let queue = if passes { &mut self.passing } else { &mut self.lined };
+        queue.push_back(Waiting { number: self.posted, message });
+        Ok(())
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.waiting() + self.unsettled.len() >= MESSAGES_IN_FLIGHT
+    }
+
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.passing.len() + self.lined.len() + usize::from(self.under_way.is_some())
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.waiting() == 0 && self.unsettled.is_empty()
+    }
+
+    /// Put in what waits: the message under way, then the others in the order in which they were posted, but for those without credit.
+    /// Was anything put in?
+    pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer) -> bool {
+        let mut any = false;
+        loop {
+            if !self.go_on(memory, writer, &mut any) {
+                return any;
+            }
+            let Some(Waiting { message, number }) = self.next(writer) else { return any };
+            match self.begin(&message, memory, writer) {
+                Put::Done => any = true,
+                Put::Gone => self.lost.push_back(message.token),
+                Put::Full => {
+                    let passes = message.class == Class::Unordered && !message.credited;
+                    let queue = if passes { &mut self.passing } else { &mut self.lined };
+                    queue.push_front(Waiting { message, number });
+                    return any;
+                }
+            }
+        }
+    }
+
+    fn next(&mut self, writer: &Writer) -> Option<Waiting> {
+        let passing = self.passing.front().map(|waiting| waiting.number);
+        let lined = self.lined.front().map(|waiting| (waiting.number, Credit::charge_of(&waiting.message)));
+        match (passing, lined) {
+            (Some(passing), Some((lined, charge))) if lined < passing && self.credit.is_there(charge, writer) => {
+                self.lined.pop_front()
+            }
+            (Some(_), _) => self.passing.pop_front(),
+            (None, Some((_, charge))) if self.credit.is_there(charge, writer) => self.lined.pop_front(),
+            _ => None,
+        }
+    }
+
+    /// Would [`Outgoing::pump`] get anything in?
+    pub fn could_go(&mut self, writer: &mut Writer) -> bool {
+        if let Some(under_way) = &self.under_way {
+            let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX).min(RECORD_BODY);
+            return writer.has_room(if under_way.body.is_some() { left } else { 0 });
+        }
+        let lined = self.lined.front().map(|waiting| Credit::charge_of(&waiting.message));
+        let may = !self.passing.is_empty() || lined.is_some_and(|charge| self.credit.is_there(charge, writer));
+        may && writer.has_room(HEAD_MAX + RECORD_BODY)
+    }
+
+    #[inline]
+    fn begin(&mut self, message: &Message, memory: &RegionTable, writer: &mut Writer) -> Put {
+        let len = message.body.len();
+        let charge = Credit::charge_of(message);
+        let (class, token) = (message.class, message.token);
+        let heading = Heading { kind: Kind::Whole, class, head: message.head.len(), len: 0, flag: false };
+        let put = if len > RECORD_BODY as u64 {
+            let parts = [Part::Bytes(&len.to_le_bytes()), Part::Bytes(&message.head)];
+            writer.put(Heading { kind: Kind::Begin, ..heading }, &parts)
+        } else if let Body::Segment(segment) = message.body {
+            let Some(gather) = memory.gather(segment) else { return Put::Gone };
+            let parts = [Part::Bytes(&message.head), Part::Region(&gather, 0, gather.len())];
+            writer.put(heading, &parts)
+        } else if let Body::Rows(rows) = &message.body {
+            let Some(bytes) = packed(&mut self.packed, rows, 0, len as usize, memory) else { return Put::Gone };
+            writer.put(heading, &[Part::Bytes(&message.head), Part::Bytes(bytes)])
+        } else {
+            writer.put(heading, &[Part::Bytes(&message.head), Part::Bytes(message.body.bytes())])
+        };
+        let Ok(end) = put else { return Put::Full };
+        self.credit.outstanding += charge;
+        if len > RECORD_BODY as u64 {
+            self.under_way = Some(UnderWay { body: Some(message.body.clone()), len, at: 0, token, charge });
+        } else {
+            self.unsettled.push_back(Unsettled { end, token, charge });
+        }
+        Put::Done
+    }
+
+    /// Put in as much of the message under way as there is room for. Is there none under way any more?
+    fn go_on(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> bool {
+        while let Some(under_way) = &mut self.under_way {
+            let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX);
+            let (from, len) = (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
+            let piece = Heading::plain(Kind::Piece, 0);
+            let put = match &under_way.body {
+                None => writer.put(Heading::plain(Kind::Withdrawn, 0), &[]),
+                Some(Body::Segment(segment)) => match memory.gather(*segment) {
+                    Some(gather) => writer.put(piece, &[Part::Region(&gather, from, len)]),
+                    None => {
+                        self.lost.push_back(under_way.give_up());
+                        continue;
+                    }
+                },
+                Some(Body::Rows(rows)) => match packed(&mut self.packed, rows, under_way.at, len, memory) {
+                    Some(bytes) => writer.put(piece, &[Part::Bytes(bytes)]),
+                    None => {
+                        self.lost.push_back(under_way.give_up());
+                        continue;
+                    }
+                },
+                Some(body) => writer.put(piece, &[Part::Bytes(body.bytes().get(from..from + len).unwrap_or_default())]),
+            };
+            let Ok(end) = put else { return false };
+            *any = true;
+            under_way.at += len as u64;
+            let UnderWay { token, charge, .. } = *under_way;
+            if under_way.body.is_none() {
+                self.credit.outstanding = self.credit.outstanding.saturating_sub(charge);
+                self.under_way = None;
+            } else if under_way.at == under_way.len {
+                self.unsettled.push_back(Unsettled { end, token, charge });
+                self.under_way = None;
+            }
+        }
+        true
+    }
+
+    #[inline]
+    pub fn has_settled(&mut self, writer: &mut Writer) -> bool {
+        match self.unsettled.front() {
+            // What cannot be is for `next_settled` to say.
+            Some(first) => writer.settled().map_or(true, |settled| settled >= first.end),
+            None => false,
+        }
+    }
+
+    pub fn next_settled(&mut self, writer: &mut Writer) -> Result<Option<Settled>, Damaged> {
+        let settled = writer.settled()?;
+        let Some(first) = self.unsettled.pop_front_if(|first| first.end <= settled) else { return Ok(None) };
+        let refusal = writer.refusal(first.end)?;
+        if refusal.is_some() {
+            // Nobody reads what was refused.
+            self.credit.outstanding = self.credit.outstanding.saturating_sub(first.charge);
+        }
+        Ok(Some((first.token, refusal.map_or(Ok(()), Err))))
+    }
+
+    pub fn next_lost(&mut self) -> Option<Token> {
+        self.lost.pop_front()
+    }
+
+    pub fn cancel(&mut self, token: Token, writer: &mut Writer) {
+        self.passing.retain(|waiting| waiting.message.token != token);
+        self.lined.retain(|waiting| waiting.message.token != token);
+        self.unsettled
+            .iter_mut()
+            .filter(|unsettled| unsettled.token == token)
+            .for_each(|unsettled| unsettled.token = Token::NONE);
+        if let Some(under_way) = self.under_way.as_mut().filter(|under_way| under_way.token == token) {
+            under_way.give_up();
+            if writer.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok() {
+                self.credit.outstanding = self.credit.outstanding.saturating_sub(under_way.charge);
+                self.under_way = None;
+            }
+        }
+    }
+
+    pub fn close(&mut self, writer: &mut Writer) {
+        if !std::mem::replace(&mut self.closed, true) {
+            // A neighbour that has left no room for it learns it from the connection.
+            let _ = writer.put(Heading::plain(Kind::Goodbye, 0), &[]);
+        }
+    }
+
+    pub fn into_unsettled(self) -> impl Iterator<Item = Token> {
+        let waiting = self.passing.into_iter().chain(self.lined).map(|waiting| waiting.message.token);
+        let unsettled = self.unsettled.into_iter().map(|unsettled| unsettled.token);
+        self.lost.into_iter().chain(unsettled).chain(self.under_way.map(|under_way| under_way.token)).chain(waiting)
+    }
+}
+
+/// Bytes of rows from `start` on, packed. `None`: their region is gone.
+fn packed<'s>(scratch: &'s mut Vec<u8>, rows: &Rows, start: u64, len: usize, memory: &RegionTable) -> Option<&'s [u8]> {
+    scratch.resize(len.max(scratch.len()), 0);
+    let bytes = scratch.get_mut(..len)?;
+    read_rows(rows, start, bytes, memory).then_some(bytes)
+}

@@ -1,0 +1,284 @@
+//! Two engines whose messages go through rings, turn by turn; the connection beside them is a wire in memory.
+
+use super::super::tests::{Node, Queue, Wire, step};
+use super::super::{Completion, Failure, Request, Value};
+use oikaze_os::memory::{Region, Registered};
+use oikaze_os::neighbour::{Pair, Part, Side, shared_memory};
+use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT, RECORD_BODY, REFUSALS_TOLD, RING_BYTES};
+use oikaze_protocol::neighbour::{Heading, Kind};
+use oikaze_protocol::rma::{AtomicOp, Rights, RmaError, Signal};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Body, Class, Death, Refusal, Segment};
+use std::sync::Arc;
+
+struct Two {
+    a: Node,
+    b: Node,
+    now: Time,
+}
+
+impl Two {
+    /// Connected, with rings.
+    fn new() -> Two {
+        let (one, other) = Pair::both().unwrap();
+        Two::with(one, other)
+    }
+
+    fn with(one: Pair, other: Pair) -> Two {
+        let (to, from) = (Queue::default(), Queue::default());
+        let wire = |to: &Queue, from: &Queue| Wire { to: Arc::clone(to), from: Arc::clone(from), ..Wire::default() };
+        let a = Node::with_neighbours(0, 2, wire(&to, &from), vec![(1, one)]);
+        let b = Node::with_neighbours(1, 2, wire(&from, &to), vec![(0, other)]);
+        let mut two = Two { a, b, now: Time(1) };
+        two.turn_until(|two| two.a.engine.is_connected(1) && two.b.engine.is_connected(0));
+        two
+    }
+
+    fn turn(&mut self) {
+        self.now = step(self.now);
+        self.a.turn(self.now);
+        self.b.turn(self.now);
+    }
+
+    fn turn_until(&mut self, done: impl Fn(&mut Two) -> bool) {
+        for _ in 0..100_000 {
+            if done(self) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("it never happens");
+    }
+
+    fn outcome(&mut self, asked: &Completion) -> Result<Value, Failure> {
+        self.turn_until(|_| asked.is_done());
+        asked.outcome().unwrap()
+    }
+}
+
+fn region(node: &mut Node, len: usize) -> (Region, Registered) {
+    let region = Region::zeroed(len).unwrap();
+    let registered = node.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+    (region, registered)
+}
+
+fn send(class: Class, tag: u64, body: Body) -> Request {
+    Request::Send { to: 1, class, tag, body }
+}
+
+/// MEM-16.3: what Wind carries, rings carry: in every length, from inline bodies and from regions, and nothing goes over the network.
+#[test]
+fn all_operations_go_through_the_rings() {
+    let mut two = Two::new();
+    let wire = two.a.engine.peer_statistics(1).unwrap().datagrams_sent;
+    let most = 3 * RING_BYTES;
+    let (there, key) = region(&mut two.b, most + 64);
+    let (here, own) = region(&mut two.a, most + 64);
+    for (round, len) in [0, 1, 8, 300, 4096, RECORD_BODY, RECORD_BODY + 1, 100_000, most].into_iter().enumerate() {
+        here.fill(0, len as u64, round as u8 + 1).unwrap();
+        let body = Body::Segment(Segment { region: own.slot, offset: 0, len: len as u64 });
+        let signal = Some(Signal { key: key.key, offset: most as u64 + 32, add: 1 });
+        let put = two.a.ask(Request::Put { to: 1, key: key.key, offset: 16, body, signal });
+        assert_eq!(two.outcome(&put), Ok(Value::Done));
+        let mut seen = vec![0; len];
+        there.read(16, &mut seen).unwrap();
+        assert!(seen.iter().all(|&byte| byte == round as u8 + 1), "{len} bytes");
+        assert_eq!(there.load_u64(most as u64 + 32).unwrap(), round as u64 + 1);
+
+        here.fill(0, len as u64, 0).unwrap();
+        let into = Segment { region: own.slot, offset: 0, len: len as u64 };
+        let get = two.a.ask(Request::Get { from: 1, key: key.key, offset: 16, into });
+        assert_eq!(two.outcome(&get), Ok(Value::Done));
+        here.read(0, &mut seen).unwrap();
+        assert!(seen.iter().all(|&byte| byte == round as u8 + 1), "{len} bytes back");
+
+        for class in [Class::Ordered, Class::Unordered, Class::Sync] {
+            let sent = two.a.ask(send(class, round as u64, Body::copy_of(&seen)));
+            assert_eq!(two.outcome(&sent), Ok(Value::Done));
+            let arrived = two.b.engine.take_arrived().unwrap();
+            assert_eq!((arrived.from, arrived.class, arrived.tag), (0, class, round as u64));
+            assert!(arrived.body == seen);
+        }
+    }
+    let word = two.a.ask(Request::Atomic { at: 1, key: key.key, offset: most as u64 + 32, op: AtomicOp::add(5u64), fetch: true });
+    assert_eq!(two.outcome(&word), Ok(Value::Word(9)));
+    let barriers = [two.a.ask(Request::Barrier), two.b.ask(Request::Barrier)];
+    barriers.iter().for_each(|barrier| assert_eq!(two.outcome(barrier), Ok(Value::Done)));
+    two.turn_until(|two| two.a.engine.is_settled() && two.b.engine.is_settled());
+    let statistics = two.a.engine.peer_statistics(1).unwrap();
+    assert!(statistics.messages_posted > 40 && statistics.bytes_sent > most as u64);
+    assert!(statistics.datagrams_sent - wire < 10, "signs of life only");
+}
+
+/// MEM-16.4: more refusals than there is room to tell, among messages that are taken.
+#[test]
+fn each_message_is_told_apart_taken_or_refused() {
+    let mut two = Two::new();
+    let (_, key) = region(&mut two.b, 4096);
+    let ask = |n: usize| {
+        let body = Body::Inline(vec![1; if n.is_multiple_of(7) { RECORD_BODY + 500 } else { 40 }]);
+        let (key, offset) = if n.is_multiple_of(3) { (key.key, 100) } else { (key.key ^ 1, 100) };
+        Request::Put { to: 1, key, offset, body, signal: None }
+    };
+    let puts: Vec<_> = (0..10 * REFUSALS_TOLD).map(|n| two.a.ask(ask(n))).collect();
+    for (n, put) in puts.iter().enumerate() {
+        let expected = match (n.is_multiple_of(3), n.is_multiple_of(7)) {
+            (true, false) => Ok(Value::Done),
+            (true, true) => Err(Failure::Remote(RmaError::Refused(Refusal::OutOfBounds))),
+            (false, _) => Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey))),
+        };
+        assert_eq!(two.outcome(put), expected, "{n}");
+    }
+}
+
+/// MEM-16.6: a user that does not read holds up messages, and nothing else.
+#[test]
+fn credit_holds_up_messages_but_not_puts() {
+    let mut two = Two::new();
+    let (there, key) = region(&mut two.b, 64);
+    let each = 1 << 20;
+    let fit = CREDIT as usize / each - 1;
+    let sent: Vec<_> =
+        (0..fit + 3).map(|n| two.a.ask(send(Class::Ordered, n as u64, Body::Inline(vec![n as u8; each])))).collect();
+    let put = |body: &[u8]| Request::Put { to: 1, key: key.key, offset: 0, body: Body::copy_of(body), signal: None };
+    let passing = two.a.ask(put(&[9; 8]));
+    assert_eq!(two.outcome(&passing), Ok(Value::Done));
+    assert_eq!(there.load_u64(0).unwrap(), 0x0909_0909_0909_0909);
+    (0..100).for_each(|_| two.turn());
+    assert_eq!(sent.iter().filter(|sent| sent.is_done()).count(), fit);
+    assert!(!two.a.engine.is_settled());
+    for n in 0..fit + 3 {
+        two.turn_until(|two| two.b.engine.arrived.front().is_some());
+        let arrived = two.b.engine.take_arrived().unwrap();
+        assert_eq!((arrived.tag, arrived.body.len()), (n as u64, each), "in their order");
+        let _ = two.b.ask(Request::Consumed { from: 0, messages: 1, bytes: each as u64 });
+    }
+    sent.iter().for_each(|sent| assert_eq!(two.outcome(sent), Ok(Value::Done)));
+}
+
+#[test]
+fn a_message_that_is_taken_back_is_never_read_again_and_what_follows_arrives() {
+    let mut two = Two::new();
+    let (source, own) = region(&mut two.a, 4 * RING_BYTES);
+    let body = Body::Segment(Segment { region: own.slot, offset: 0, len: source.len() as u64 });
+    let long = two.a.ask(send(Class::Ordered, 1, body.clone()));
+    let queued = two.a.ask(send(Class::Ordered, 2, body));
+    two.now = step(two.now);
+    two.a.turn(two.now);
+    for cancelled in [&long, &queued] {
+        let _ = two.a.ask(Request::Cancel { completion: Arc::clone(cancelled) });
+    }
+    let last = two.a.ask(send(Class::Sync, 3, Body::copy_of(b"after them")));
+    assert_eq!(two.outcome(&last), Ok(Value::Done));
+    assert_eq!([&long, &queued].map(|cancelled| cancelled.outcome()), [(); 2].map(|()| Some(Err(Failure::Cancelled))));
+    assert_eq!(two.b.engine.take_arrived().unwrap().tag, 3);
+    assert!(two.b.engine.take_arrived().is_none() && two.a.engine.is_settled());
+}
+
+#[test]
+fn a_full_ring_takes_no_more_than_a_connection() {
+    let mut two = Two::new();
+    let (_, key) = region(&mut two.b, 64);
+    let put = || Request::Put { to: 1, key: key.key, offset: 0, body: Body::copy_of(&[1; 8]), signal: None };
+    let puts: Vec<_> = (0..=MESSAGES_IN_FLIGHT).map(|_| two.a.ask(put())).collect();
+    two.a.turn(two.now);
+    assert_eq!(puts.last().unwrap().outcome(), Some(Err(Failure::TooMany { peer: 1 })));
+    puts[..MESSAGES_IN_FLIGHT].iter().for_each(|put| assert_eq!(two.outcome(put), Ok(Value::Done)));
+}
+
+/// MEM-16.7: what it left behind is read, what waits for it ends.
+#[test]
+fn a_neighbour_that_ends_is_lost_at_once() {
+    let Two { mut a, mut b, now } = Two::new();
+    let (_, key) = region(&mut a, 64);
+    let told = b.ask(Request::Send { to: 0, class: Class::Ordered, tag: 7, body: Body::copy_of(b"last words") });
+    b.turn(now);
+    let waiting = a.ask(send(Class::Ordered, 1, Body::copy_of(b"unheard")));
+    a.turn(now);
+    assert_eq!(a.engine.take_arrived().unwrap().tag, 7);
+    assert!(!told.is_done() && key.key != 0);
+    drop(b);
+    let now = now + std::time::Duration::from_millis(2);
+    a.turn(now);
+    a.turn(now);
+    assert_eq!(a.engine.take_death(), Some((1, Death::Ended)));
+    assert_eq!(waiting.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
+    let late = a.ask(send(Class::Ordered, 1, Body::Empty));
+    a.turn(now);
+    assert_eq!(late.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
+    assert!(!a.engine.is_neighbour(1));
+}
+
+#[test]
+fn a_goodbye_is_no_loss() {
+    let Two { mut a, mut b, now } = Two::new();
+    let _ = b.ask(Request::Close);
+    b.engine.link_mut().full = true;
+    b.turn(now);
+    drop(b);
+    let now = now + std::time::Duration::from_millis(2);
+    a.turn(now);
+    a.turn(now);
+    assert_eq!(a.engine.take_death(), Some((1, Death::Closed)));
+}
+
+/// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
+#[test]
+fn a_damaged_ring_ends_its_pair() {
+    let strange: [&dyn Fn(&mut Pair); 5] = [
+        &|pair| assert!(pair.outward.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]).is_ok()),
+        &|pair| assert!(pair.outward.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok()),
+        &|pair| {
+            let heading = Heading { kind: Kind::Begin, class: Class::Ordered, head: 0, len: 0, flag: false };
+            assert!(pair.outward.put(heading, &[Part::Bytes(&u64::MAX.to_le_bytes())]).is_ok());
+        },
+        // A head longer than its record.
+        &|pair| assert!(pair.outward.put(Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]).is_ok()),
+        // It has read what was never written.
+        &|pair| pair.inward.settle(1 << 40),
+    ];
+    for spoil in strange {
+        let memory = shared_memory().unwrap();
+        let (one, other) = Pair::both().unwrap();
+        // The test writes where node 1 would: its rings, but another line.
+        let (mut hostile, mine) = {
+            let (line, kept) = (other.line, one.line);
+            let hostile = Pair::new(&memory, Side::Called, line).unwrap();
+            (hostile, Pair::new(&memory, Side::Caller, kept).unwrap())
+        };
+        let wire = Wire::default();
+        let mut a = Node::with_neighbours(0, 2, wire, vec![(1, mine)]);
+        let waiting = a.ask(send(Class::Ordered, 1, Body::copy_of(b"something unsettled")));
+        a.turn(Time(1));
+        spoil(&mut hostile);
+        a.turn(Time(2));
+        a.turn(Time(3));
+        assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
+        assert_eq!(waiting.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
+    }
+}
+
+/// MEM-16.5: a node that sleeps is woken by what is put in, and by what is settled.
+#[test]
+fn sleepers_are_woken_for_messages_and_for_settlements() {
+    let mut two = Two::new();
+    let rung = |node: &Node| {
+        let fd = node.engine.neighbours_descriptor().unwrap();
+        rustix::event::poll(
+            &mut [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)],
+            Some(&Default::default()),
+        ) == Ok(1)
+    };
+    (0..10).for_each(|_| two.turn());
+    assert!(!two.a.engine.doze() && !two.b.engine.doze());
+    assert!(!rung(&two.a) && !rung(&two.b));
+    let sent = two.a.ask(send(Class::Ordered, 1, Body::Empty));
+    two.now = step(two.now);
+    two.a.turn(two.now);
+    assert!(rung(&two.b), "a message");
+    two.b.turn(two.now);
+    assert!(!rung(&two.b) && rung(&two.a), "it is settled");
+    assert!(two.a.engine.doze(), "there is something to be seen");
+    two.a.turn(two.now);
+    assert!(sent.is_done());
+}

@@ -1,0 +1,237 @@
+//! The neighbours of a node: when their rings are looked at, what becomes of what is found there, and how they end.
+//!
+//! Receiving never transmits: what is put into a ring, and whom to wake for it, belongs to the stages that post and send.
+
+use super::Engine;
+use super::neighbour::{Neighbour, Settled};
+use super::upward::Upward;
+use oikaze_os::link::Link;
+use oikaze_os::neighbour::{Line, Pair, Watch};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::limits::{LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED};
+use oikaze_protocol::neighbour::Damaged;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Death, Token};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// Which peers share memory with this node.
+#[derive(Default)]
+pub(super) struct Neighbours {
+    ranks: Vec<Rank>,
+    /// Their lines.
+    watch: Option<Watch>,
+    /// Between two looks at the link; zero if every look is one.
+    link_every: Duration,
+    link_looked: Time,
+    checked: Time,
+    /// Some thread may have slept since then: whoever rang has left something to be heard.
+    dozed: bool,
+}
+
+impl Neighbours {
+    /// Is it time for a look at the link, too?
+    #[inline]
+    pub fn spares_link(&mut self, now: Time) -> bool {
+        if !self.link_every.is_zero() && now - self.link_looked < self.link_every && self.link_looked != Time(0) {
+            return true;
+        }
+        self.link_looked = now;
+        false
+    }
+}
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// Use these rings from the first message on; both sides must.
+    pub(super) fn attach_neighbours(&mut self, pairs: Vec<(Rank, Pair)>) -> std::io::Result<()> {
+        for (rank, pair) in pairs {
+            let Some(peer) = self.peers.get_mut(rank) else { continue };
+            if self.neighbours.watch.is_none() {
+                self.neighbours.watch = Some(Watch::new()?);
+            }
+            if let Some(watch) = &self.neighbours.watch {
+                watch.add(rank, &pair.line)?;
+            }
+            peer.neighbour = Some(Box::new(Neighbour::new(pair)));
+            self.neighbours.ranks.push(rank);
+        }
+        self.choose_link_pace();
+        Ok(())
+    }
+
+    fn choose_link_pace(&mut self) {
+        let (count, others) = (self.neighbours.ranks.len(), self.nodes as usize - 1);
+        self.neighbours.link_every = match count {
+            0 => Duration::ZERO,
+            count if count == others => LINK_BESIDE_RINGS,
+            _ => LINK_AMONG_RINGS,
+        };
+    }
+
+    /// Readable when a neighbour has woken this node, or has ended.
+    #[must_use]
+    pub fn neighbours_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.neighbours.watch.as_ref().map(AsFd::as_fd)
+    }
+
+    /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything come meanwhile?
+    pub fn doze(&mut self) -> bool {
+        let Self { neighbours, peers, .. } = self;
+        let mut news = false;
+        for &rank in &neighbours.ranks {
+            if let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) {
+                neighbour.pair.inward.fall_asleep();
+                news |= neighbour.has_news();
+            }
+        }
+        neighbours.dozed = true;
+        news
+    }
+
+    /// Look into every ring; how much has come or been settled.
+    #[inline]
+    pub(super) fn hear_neighbours(&mut self, now: Time) -> usize {
+        let mut came = 0;
+        let mut at = 0;
+        while let Some(&rank) = self.neighbours.ranks.get(at) {
+            at += 1;
+            let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
+            if neighbour.has_news() {
+                came += self.hear_neighbour(rank);
+            }
+        }
+        if at > 0 && (self.neighbours.dozed || now - self.neighbours.checked > NEIGHBOURS_CHECKED) {
+            self.check_neighbours(now);
+        }
+        came
+    }
+
+    fn hear_neighbour(&mut self, rank: Rank) -> usize {
+        let Self { peers, rma, coherence, memory, pages, bodies, .. } = self;
+        let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return 0 };
+        let mut came = 0;
+        let mut damaged = false;
+        if neighbour.has_records() {
+            let mut upper = Upward { rma, coherence, memory, pages, bodies };
+            match neighbour.take(rank, &mut upper) {
+                Ok(taken) => came += taken,
+                Err(_) => damaged = true,
+            }
+        }
+        while !damaged {
+            match self.next_settled(rank) {
+                Ok(Some((token, outcome))) => {
+                    came += 1;
+                    match outcome {
+                        Ok(()) => self.acknowledged(token),
+                        Err(refusal) => self.refused(token, refusal),
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => damaged = true,
+            }
+        }
+        let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return came };
+        // Room, or credit, has come for what waits.
+        self.more |= neighbour.is_pressed();
+        if damaged {
+            self.end_neighbour(rank, Death::Damaged);
+        } else if neighbour.is_over() {
+            let death = if neighbour.said_goodbye() { Death::Closed } else { Death::Ended };
+            self.end_neighbour(rank, death);
+        }
+        came
+    }
+
+    fn next_settled(&mut self, rank: Rank) -> Result<Option<Settled>, Damaged> {
+        match self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) {
+            Some(neighbour) => neighbour.next_settled(),
+            None => Ok(None),
+        }
+    }
+
+    /// Ask the kernel who has rung, and who has ended.
+    fn check_neighbours(&mut self, now: Time) {
+        let Self { neighbours, peers, more, .. } = self;
+        (neighbours.checked, neighbours.dozed) = (now, false);
+        let Some(watch) = &neighbours.watch else { return };
+        watch.look(|called| {
+            let Some(neighbour) = peers.get_mut(called.number).and_then(|peer| peer.neighbour.as_mut()) else { return };
+            if !hear(&neighbour.pair.line) || called.ended {
+                watch.remove(&neighbour.pair.line);
+                neighbour.has_ended();
+                *more = true;
+            }
+        });
+    }
+
+    /// The process of a neighbour has ended, or it cannot be believed any more: whatever waits for it, waits no longer (MEM-16.7).
+    fn end_neighbour(&mut self, rank: Rank, death: Death) {
+        if let Some(peer) = self.peers.touch(rank)
+            // While they are still meeting, the connection may be about to hear why the other one leaves.
+            && (death == Death::Damaged || peer.connection.is_established())
+        {
+            peer.connection.end(death);
+        }
+        // What follows from its end is done by the connection's event; that it shares memory is over here and now.
+        for token in self.detach_neighbour(rank) {
+            self.lost(rank, token);
+        }
+        self.more = true;
+    }
+
+    /// Share no memory any more; the messages that are not settled.
+    pub(super) fn detach_neighbour(&mut self, rank: Rank) -> Vec<Token> {
+        let Some(peer) = self.peers.get_mut(rank) else { return Vec::new() };
+        let Some(neighbour) = peer.neighbour.take() else { return Vec::new() };
+        peer.rings = neighbour.counters();
+        if let Some(watch) = &self.neighbours.watch {
+            watch.remove(&neighbour.pair.line);
+        }
+        self.neighbours.ranks.retain(|known| *known != rank);
+        self.choose_link_pace();
+        neighbour.into_unsettled().collect()
+    }
+
+    /// Put in what waited for room, and wake those who sleep and have something to see.
+    #[inline]
+    pub(super) fn stir_neighbours(&mut self) {
+        let mut at = 0;
+        while let Some(&rank) = self.neighbours.ranks.get(at) {
+            at += 1;
+            let Self { peers, memory, .. } = self;
+            let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
+            neighbour.pump(memory);
+            neighbour.wake_if_stirred();
+            while let Some(token) = self.next_lost(rank) {
+                self.lost(rank, token);
+            }
+        }
+    }
+
+    fn next_lost(&mut self, rank: Rank) -> Option<Token> {
+        self.peers.get_mut(rank)?.neighbour.as_mut()?.next_lost()
+    }
+
+    /// Has every neighbour taken all that was put into its ring, and been told of all that it put into ours?
+    pub(super) fn neighbours_are_settled(&self) -> bool {
+        let idle =
+            |rank: &Rank| self.peer(*rank).and_then(|peer| peer.neighbour.as_ref()).is_none_or(|neighbour| neighbour.is_idle());
+        self.neighbours.ranks.iter().all(idle)
+    }
+}
+
+/// Hear what was said on a line; false if it has ended, or says what nobody says.
+fn hear(line: &Line) -> bool {
+    /// In one look.
+    const SAID: usize = 64;
+    for _ in 0..SAID {
+        match line.hear() {
+            Ok(None) => break,
+            Ok(Some(said)) if Line::is_wake(&said) => {}
+            Ok(Some(_)) | Err(_) => return false,
+        }
+    }
+    true
+}

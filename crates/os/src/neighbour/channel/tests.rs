@@ -1,0 +1,118 @@
+use super::super::memory::Memory;
+use super::*;
+use crate::memory::mapping::Mapping;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+fn memory() -> Memory {
+    Memory::new(Arc::new(Mapping::anonymous(CHANNEL).unwrap()), 0, CHANNEL)
+}
+
+fn take(reader: &mut Reader) -> Option<(u64, Vec<u8>)> {
+    let heading = reader.peek().unwrap()?;
+    assert_eq!(heading.kind, Kind::Piece);
+    let mut bytes = Vec::new();
+    reader.append(0, heading.len, &mut bytes);
+    Some((reader.pass(heading), bytes))
+}
+
+/// What the property is tried with.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize),
+    Take { refuse: bool },
+    Settle,
+    Hear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![1..200usize, 1..20_000usize];
+    prop_oneof![
+        4 => len.prop_map(Step::Put),
+        4 => any::<bool>().prop_map(|refuse| Step::Take { refuse }),
+        2 => Just(Step::Settle),
+        2 => Just(Step::Hear),
+    ]
+}
+
+proptest! {
+    /// MEM-16.1, MEM-16.4: a ring is a bounded queue, and what becomes of each record is told once, in order.
+    #[test]
+    fn a_ring_is_a_queue(steps in prop::collection::vec(step(), 1..400)) {
+        let memory = memory();
+        let (mut writer, mut reader) = (Writer::new(memory.clone()), Reader::new(memory));
+        // Records under way; those taken; those that are not heard of.
+        let (mut queue, mut taken, mut unheard) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        for (number, step) in (0u64..).zip(steps) {
+            match step {
+                Step::Put(len) => {
+                    let bytes: Vec<u8> = (0..len).map(|at| (number as usize + at) as u8).collect();
+                    let (room, empty) = (writer.has_room(len), queue.is_empty() && unheard.is_empty());
+                    let put = writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&bytes[..len / 2]), Part::Bytes(&bytes[len / 2..])]);
+                    prop_assert_eq!(room, put.is_ok());
+                    prop_assert!(room || !empty, "an empty ring has room");
+                    if let Ok(end) = put {
+                        queue.push_back((end, bytes));
+                    }
+                }
+                Step::Take { refuse } => {
+                    let (next, told) = (queue.pop_front(), take(&mut reader));
+                    prop_assert_eq!(&next, &told);
+                    if let Some((end, _)) = told {
+                        let refused = refuse && reader.refuse(end, Refusal::NoRoom).is_ok();
+                        taken.push_back(end);
+                        unheard.push_back((end, refused.then_some(Refusal::NoRoom)));
+                    }
+                }
+                Step::Settle => {
+                    if let Some(end) = taken.drain(..).next_back() {
+                        reader.settle(end);
+                    }
+                }
+                Step::Hear => {
+                    let settled = writer.settled().unwrap();
+                    while let Some((end, refusal)) = unheard.front().copied().filter(|(end, _)| *end <= settled) {
+                        prop_assert_eq!(writer.refusal(end), Ok(refusal));
+                        unheard.pop_front();
+                    }
+                }
+            }
+        }
+    }
+
+    /// MEM-16.2: whatever stands in the memory, nothing is read or written outside the ring, and nothing panics.
+    #[test]
+    fn garbage_is_an_error_or_a_record(words in prop::collection::vec((0..CHANNEL / 8, any::<u64>(), any::<bool>()), 1..300)) {
+        let memory = memory();
+        let (mut writer, mut reader) = (Writer::new(memory.clone()), Reader::new(memory.clone()));
+        for (at, word, at_head) in words {
+            let at = if at_head { place(reader.position()) } else { 8 * at };
+            memory.store(at, if at_head { word & 0xff03_ff0f_0000_ffff } else { word }, Ordering::Relaxed);
+            let _ = writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 300])]);
+            if let Ok(settled) = writer.settled() {
+                let _ = writer.refusal(settled);
+            }
+            let Ok(Some(heading)) = reader.peek() else { continue };
+            let mut bytes = Vec::new();
+            reader.append(0, heading.len, &mut bytes);
+            prop_assert_eq!(bytes.len(), heading.len);
+            let position = reader.pass(heading);
+            let _ = reader.refuse(position, Refusal::Malformed);
+            reader.settle(position);
+        }
+    }
+}
+
+#[test]
+fn a_position_that_cannot_be_is_not_believed() {
+    let memory = memory();
+    let mut writer = Writer::new(memory.clone());
+    let end = writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 10])]).unwrap();
+    memory.store(SETTLED, end + 1, Ordering::Relaxed);
+    assert_eq!(writer.settled(), Err(Damaged));
+    memory.store(SETTLED, end, Ordering::Relaxed);
+    assert_eq!(writer.settled(), Ok(end));
+    memory.store(SETTLED, 0, Ordering::Relaxed);
+    assert_eq!(writer.settled(), Err(Damaged), "it went back");
+}

@@ -1,0 +1,33 @@
+//! Two nodes of one machine: memory that both map, and a Unix socket between them (spec/memory.md, MEM-16).
+//!
+//! - [`Doorway`]: where a node can be called by others, a Unix socket; [`Line`]: one such connection, over which descriptors go, which
+//!   wakes who sleeps, and whose end is the other process's end.
+//! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
+//! - [`Watch`]: one descriptor for all lines of a node.
+//!
+//! The memory is a sealed file, so that nobody can make the other's accesses fail. Whatever is read from it is copied before it is judged, and no
+//! reference into it is ever made: a neighbour that writes nonsense, or writes at any moment, spoils what it sends and nothing else.
+
+mod channel;
+#[cfg(not(loom))]
+mod doorway;
+#[cfg(not(loom))]
+mod line;
+mod memory;
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(not(loom))]
+mod pair;
+#[cfg(not(loom))]
+mod watch;
+
+pub use channel::{Full, Reader, Writer};
+#[cfg(not(loom))]
+pub use doorway::Doorway;
+#[cfg(not(loom))]
+pub use line::{Line, Said, Stranger};
+pub use memory::Part;
+#[cfg(not(loom))]
+pub use pair::{Pair, Side, shared_memory};
+#[cfg(not(loom))]
+pub use watch::Watch;

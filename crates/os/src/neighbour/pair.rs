@@ -1,0 +1,85 @@
+//! One side of the memory that two neighbours share.
+
+use super::channel::{CHANNEL, Reader, Writer};
+use super::line::{Line, line_pair};
+use super::memory::Memory;
+use crate::memory::mapping::Mapping;
+use crate::memory::{MemoryError, sealed_file};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use std::io;
+use std::sync::Arc;
+
+/// Bytes of the memory: a direction each.
+const BYTES: usize = 2 * CHANNEL;
+
+/// Which side a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It has called, and made the memory.
+    Caller,
+    /// It was called, and given the memory.
+    Called,
+}
+
+/// Memory for two neighbours, to be given to the one that is called.
+///
+/// # Errors
+/// [`MemoryError`].
+pub fn shared_memory() -> Result<OwnedFd, MemoryError> {
+    sealed_file("oikaze-neighbour", BYTES)
+}
+
+/// The rings to and from a neighbour, and the line to it.
+#[derive(Debug)]
+pub struct Pair {
+    /// To it.
+    pub outward: Writer,
+    /// From it.
+    pub inward: Reader,
+    /// Descriptors, wake-ups, and its end.
+    pub line: Line,
+}
+
+impl Pair {
+    /// Map the memory.
+    ///
+    /// # Errors
+    /// It is not as [`shared_memory`] makes it: an access could fail, if somebody cut it off; or it cannot be mapped.
+    pub fn new(memory: &OwnedFd, side: Side, line: Line) -> io::Result<Pair> {
+        let sealed = fcntl_get_seals(memory)?.contains(SealFlags::SHRINK);
+        if !sealed || usize::try_from(fstat(memory)?.st_size) != Ok(BYTES) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is not sealed, or of another size"));
+        }
+        let mapping = Arc::new(Mapping::of_file(memory.as_fd(), BYTES).map_err(io::Error::other)?);
+        let half = |at: usize| Memory::new(Arc::clone(&mapping), at * CHANNEL, CHANNEL);
+        let (out, inward) = match side {
+            Side::Caller => (0, 1),
+            Side::Called => (1, 0),
+        };
+        Ok(Pair { outward: Writer::new(half(out)), inward: Reader::new(half(inward)), line })
+    }
+
+    /// Both sides, for two engines of one process (tests, examples).
+    ///
+    /// # Errors
+    /// No memory or descriptor for them.
+    pub fn both() -> io::Result<(Pair, Pair)> {
+        let memory = shared_memory().map_err(io::Error::other)?;
+        let (one, other) = line_pair()?;
+        Ok((Pair::new(&memory, Side::Caller, one)?, Pair::new(&memory, Side::Called, other)?))
+    }
+
+    /// Wake the neighbour if it sleeps: something was put in, or settled.
+    pub fn wake(&self) {
+        if self.outward.must_wake() {
+            self.line.wake();
+        }
+    }
+}
+
+impl AsFd for Pair {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+}

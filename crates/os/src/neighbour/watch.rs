@@ -1,0 +1,74 @@
+//! All lines of a node, seen through one descriptor.
+
+use super::line::Line;
+use rustix::event::epoll;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::time::Timespec;
+use std::io;
+
+/// Lines looked at in one go.
+const AT_ONCE: usize = 32;
+/// Marks what tells of a process's end; the rest is the line's number.
+const PROCESS: u64 = 1 << 32;
+
+/// What has happened on a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Its number.
+    pub number: u32,
+    /// The other end is gone, or its process is.
+    pub ended: bool,
+}
+
+/// A descriptor that is readable while a line has something to be heard, or has ended.
+#[derive(Debug)]
+pub struct Watch(OwnedFd);
+
+impl Watch {
+    /// Of no line.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn new() -> io::Result<Watch> {
+        Ok(Watch(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    }
+
+    /// Watch a line, under this number.
+    ///
+    /// # Errors
+    /// The kernel has no room.
+    pub fn add(&self, number: u32, line: &Line) -> io::Result<()> {
+        let on = |data: u64| epoll::EventData::new_u64(data);
+        epoll::add(&self.0, line, on(number.into()), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
+        if let Some(process) = line.process() {
+            epoll::add(&self.0, process, on(PROCESS | u64::from(number)), epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    /// Watch a line no longer.
+    pub fn remove(&self, line: &Line) {
+        // What is not watched need not be forgotten.
+        let _ = epoll::delete(&self.0, line);
+        if let Some(process) = line.process() {
+            let _ = epoll::delete(&self.0, process);
+        }
+    }
+
+    /// What has happened; asks the kernel, and does not wait.
+    pub fn look(&self, mut tell: impl FnMut(Called)) {
+        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; AT_ONCE];
+        let count = epoll::wait(&self.0, events.as_mut_slice(), Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0);
+        for event in events.iter().take(count) {
+            let (data, flags) = (event.data.u64(), event.flags);
+            let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
+            tell(Called { number: data as u32, ended: data & PROCESS != 0 || flags.intersects(gone) });
+        }
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
