@@ -1,4 +1,4 @@
-//! Pages of this node's regions that change place instead of bytes (spec/memory.md, MEM-14).
+//! Pages of this node's regions that change place instead of bytes (spec/memory.md, MEM-17).
 
 use crate::{Job, LocalRegion, Result};
 use oikaze_os::memory::placement::{Pages, Placed, Placement, Way};

@@ -16,7 +16,7 @@ fn bytes(region: &Region) -> Vec<u8> {
     bytes
 }
 
-/// MEM-14.1: a peer that put its bytes into one region finds them in the other, under the name of the other, and can put again.
+/// MEM-17.1: a peer that put its bytes into one region finds them in the other, under the name of the other, and can put again.
 #[test]
 fn peers_reach_what_has_changed_place() {
     let pages = 1200;
@@ -46,6 +46,7 @@ fn peers_reach_what_has_changed_place() {
             job.move_pages(&other, from as u64, &one, from as u64, count).unwrap();
             let moved = from..from + count as usize * page_size();
             assert!(bytes(&one)[moved.clone()] == pattern(len, 5)[moved.clone()]);
+            job.barrier().unwrap();
             there("one").put_copy(from as u64, b"after").unwrap().wait().unwrap();
             job.barrier().unwrap();
             assert_eq!(bytes(&one)[from..from + 5], *b"after");
@@ -54,7 +55,7 @@ fn peers_reach_what_has_changed_place() {
     });
 }
 
-/// MEM-14.2: what a user may do wrong, in words.
+/// MEM-17.2: what a user may do wrong, in words.
 #[test]
 fn mistakes_are_told() {
     cluster(1, &Settings::default(), |job| {

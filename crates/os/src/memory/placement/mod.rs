@@ -1,4 +1,4 @@
-//! Pages that change place instead of bytes (spec/memory.md, MEM-14).
+//! Pages that change place instead of bytes (spec/memory.md, MEM-17).
 //!
 //! - [`Placement::exchange`]: two ranges of whole pages change their contents; addresses stay.
 //! - [`Placement::transfer`]: one range takes the pages of another, which is worth nothing afterwards.

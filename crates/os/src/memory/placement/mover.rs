@@ -104,7 +104,7 @@ impl Mover {
                     done += moved.min(len - done);
                     placed.moved += moved as u64;
                 }
-                // MEM-14.5: pinned, forked, locked, or a page has appeared at `to`.
+                // MEM-17.5: pinned, forked, locked, or a page has appeared at `to`.
                 _ => {
                     let some = (page_size() << refusals).min(len - done);
                     // SAFETY: inside both ranges, for which the caller vouches.
@@ -134,7 +134,7 @@ impl Mover {
         done
     }
 
-    /// Exchange the bytes of two ranges (MEM-14.1), by three moves a chunk through a spare place.
+    /// Exchange the bytes of two ranges (MEM-17.1), by three moves a chunk through a spare place.
     ///
     /// # Safety
     /// As [`Mover::carry`]; both are watched. `huge`: both begin at huge pages.

@@ -93,7 +93,7 @@ impl Placement {
         self.mover.as_ref().err().map(String::as_str)
     }
 
-    /// Exchange the contents of two ranges of `pages` pages each (MEM-14.1). Nobody may touch them meanwhile; see [the module](super).
+    /// Exchange the contents of two ranges of `pages` pages each (MEM-17.1). Nobody may touch them meanwhile; see [the module](super).
     ///
     /// # Errors
     /// [`PlacementError`], with nothing changed.
@@ -117,7 +117,7 @@ impl Placement {
         self.act(Act::Exchange, &a, &b, way, each)
     }
 
-    /// Bring the contents of `pages` pages at `from` to `to` (MEM-14.3); what is at `from` afterwards is not said. As for
+    /// Bring the contents of `pages` pages at `from` to `to` (MEM-17.3); what is at `from` afterwards is not said. As for
     /// [`Placement::exchange`], nobody may touch either range meanwhile.
     ///
     /// # Errors

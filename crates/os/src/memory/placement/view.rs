@@ -15,7 +15,7 @@ fn view_of(place: Pages<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementEr
     }
 }
 
-/// Map pages of a shared region, whose bytes came through the alias, into the program's view, so that it takes no fault there (MEM-14.6).
+/// Map pages of a shared region, whose bytes came through the alias, into the program's view, so that it takes no fault there (MEM-17.6).
 /// By one read a run of pages, for the kernel maps those around it: that is quicker than the calls that ask for it.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// MEM-14.1 and MEM-14.5: whatever the way, the contents have changed places, and what is around has not.
+/// MEM-17.1 and MEM-17.5: whatever the way, the contents have changed places, and what is around has not.
 #[test]
 fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     let page = page_size();
@@ -29,7 +29,7 @@ fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     }
 }
 
-/// MEM-14.3.
+/// MEM-17.3.
 #[test]
 fn every_pair_of_kinds_transfers_its_contents_by_every_way() {
     let page = page_size();
@@ -116,7 +116,7 @@ fn memory_of_other_pages_is_copied() {
     assert!(bytes(&a.region) == one && bytes(&b.region) == other);
 }
 
-/// MEM-14.6: what was written through the alias is seen in the view, before, after and without being installed.
+/// MEM-17.6: what was written through the alias is seen in the view, before, after and without being installed.
 #[test]
 fn installed_pages_show_what_the_alias_has() {
     let page = page_size();

@@ -1,4 +1,4 @@
-//! What is refused, and that nothing has changed then (MEM-14.2).
+//! What is refused, and that nothing has changed then (MEM-17.2).
 
 use super::super::super::borrowed::{with_borrowed, with_borrowed_mut};
 use super::super::super::{AccessError, RegionTable};
@@ -69,7 +69,7 @@ fn lent_memory_is_touched_only_as_far_as_it_was_lent() {
     assert!(lent == expected);
 }
 
-/// MEM-14.4.
+/// MEM-17.4.
 #[test]
 fn the_memory_of_shared_arrays_never_takes_part() {
     let page = page_size();

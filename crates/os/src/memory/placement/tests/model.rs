@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-/// MEM-14.1 and MEM-14.3, for memory that moves and memory that does not.
+/// MEM-17.1 and MEM-17.3, for memory that moves and memory that does not.
 fn run(without: &str, memory: Memory, steps: &[Step]) {
     let mut world = World::new(without, memory);
     let copies = !memory.moves() || world.placement.why_not().is_some();

@@ -1,4 +1,4 @@
-//! Pages that the kernel does not move (MEM-14.5), and places where there are none.
+//! Pages that the kernel does not move (MEM-17.5), and places where there are none.
 
 use super::*;
 use rustix::mm::mlock;

@@ -54,7 +54,7 @@ fn neighbours_of_exchanged_pages_notice_nothing() {
     assert!(bytes(&b)[5 * page as usize..35 * page as usize] == second[5 * page as usize..35 * page as usize]);
 }
 
-/// MEM-14.2: a thread that touches the pages meanwhile, against the rules, sees one content, the other, or zeros; and once it has stopped, an
+/// MEM-17.2: a thread that touches the pages meanwhile, against the rules, sees one content, the other, or zeros; and once it has stopped, an
 /// exchange does what it should.
 #[test]
 fn touches_in_the_middle_lose_no_page() {
