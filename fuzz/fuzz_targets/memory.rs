@@ -57,6 +57,16 @@ impl Memory for Regions {
         self.0[region as usize][range].copy_from_slice(elements);
         Ok(())
     }
+    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal> {
+        if region == 0 && offset == 0 { Ok(50) } else { Err(Refusal::NoFifo) }
+    }
+    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal> {
+        match self.fifo_element(region, offset)? {
+            longest if element.len() as u64 > longest => Err(Refusal::TooLong),
+            _ if element.first() == Some(&0) => Err(Refusal::Full),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// `form u8 | head_len u8 | body_len u8 | head | body`: one message, and what is left.

@@ -14,16 +14,18 @@ local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE
 local CLASSES = { [0] = "ordered", [1] = "unordered", [2] = "synchronous" }
 local REFUSALS = {
   "unknown key", "out of bounds", "not permitted", "misaligned", "malformed", "unknown name", "no room", "unknown object", "not asked",
+  "full", "no FIFO", "too long",
 }
 local MISFITS = { "version", "nodes", "page size", "byte order", "architecture", "rank", "seal" }
 local ARCHITECTURES = { [0] = "other", "x86-64", "AArch64", "RISC-V 64" }
 local ORDERS = { "little-endian", "big-endian" }
 local HEADS = {
-  [0x01] = "put", [0x02] = "put with signal", [0x03] = "get", [0x04] = "atomic", [0x05] = "lookup", [0x08] = "put block", [0x09] = "put block with signal",
-  [0x0a] = "get block", [0x10] = "user message",
+  [0x01] = "put", [0x02] = "put with signal", [0x03] = "get", [0x04] = "atomic", [0x05] = "lookup", [0x06] = "accumulate",
+  [0x07] = "push", [0x08] = "put block", [0x09] = "put block with signal", [0x0a] = "get block", [0x10] = "user message",
   [0x20] = "coherence", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
 }
-local ATOMICS = { "fetch-add", "compare-and-swap", "swap" }
+local ATOMICS = { "add", "compare-and-swap", "swap", "and", "or", "xor", "min", "max", "signed min", "signed max" }
+for operation = 1, 10 do ATOMICS[operation + 128] = ATOMICS[operation] .. ", 32 bits" end
 
 local F = {
   connection = ProtoField.uint64("oikaze.connection", "Connection", base.HEX),

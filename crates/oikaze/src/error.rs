@@ -2,6 +2,7 @@
 
 use crate::engine::Failure;
 use crate::job::JobError;
+use oikaze_os::memory::fifo::FifoError;
 use oikaze_os::memory::placement::PlacementError;
 use oikaze_os::memory::shared::SharedError;
 use oikaze_os::memory::{AccessError, MemoryError};
@@ -47,6 +48,9 @@ pub enum Error {
     /// Shared memory could not be had or tracked.
     #[error(transparent)]
     Shared(#[from] SharedError),
+    /// A FIFO was written over.
+    #[error(transparent)]
+    Fifo(#[from] FifoError),
     /// Memory was touched out of its bounds.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -86,6 +90,12 @@ impl Error {
             *told = reason;
         }
         self
+    }
+
+    /// Was a FIFO full? Then it may be tried again, once somebody has taken something out of it.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. })
     }
 
     /// What a lost node leaves unknown.
@@ -164,6 +174,15 @@ fn advice(failure: &Failure) -> &'static str {
         }
         Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => {
             ". Use an offset that is a multiple of 8 (of 4 for words of 32 bits)"
+        }
+        Failure::Remote(RmaError::Refused(Refusal::Full)) => {
+            ". Try again later, or take elements out faster, or make it with more slots"
+        }
+        Failure::Remote(RmaError::Refused(Refusal::NoFifo)) => {
+            ". Its owner makes it by Job::fifo; nobody else may write its region"
+        }
+        Failure::Remote(RmaError::Refused(Refusal::TooLong)) => {
+            ". Its owner decides how long elements may be, when it makes the FIFO"
         }
         Failure::PeerLost { .. } => {
             ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \

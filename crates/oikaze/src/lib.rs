@@ -33,6 +33,7 @@
 pub mod engine;
 mod error;
 mod exchange;
+mod fifo;
 pub mod job;
 mod join;
 mod member;
@@ -50,6 +51,7 @@ mod sync;
 
 pub use engine::{Arrived, Body};
 pub use error::{Error, Result};
+pub use fifo::Fifo;
 pub use join::{join, join_as};
 pub use member::{Job, Reducible};
 pub use oikaze_os::memory::placement::{Placed, PlacementError, page_size};
@@ -62,7 +64,7 @@ pub use oikaze_protocol::wind::{Class, Refusal};
 pub use operation::{Operation, Outcome};
 pub use refused::RefusedAccess;
 pub use region::{LocalRegion, RegionSlice, RemoteId};
-pub use remote::{COPY_MAX, Peer, RemoteRegion, RemoteSignal, RemoteWord};
+pub use remote::{COPY_MAX, Peer, RemoteFifo, RemoteRegion, RemoteSignal, RemoteWord};
 pub use scope::Scope;
 pub use shared::{Element, LockGuard, ReadGuard, SharedArray, WriteGuard};
 pub use statistics::NodeStatistics;

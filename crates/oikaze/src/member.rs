@@ -1,6 +1,7 @@
 //! This process as a member of its job: the object from which everything else is had.
 
 use crate::engine::{Request, Value};
+use crate::fifo::Fifo;
 use crate::job::Bootstrap;
 use crate::node::Node;
 use crate::region::LocalRegion;
@@ -94,6 +95,28 @@ impl Job {
             return Err(error);
         }
         Ok(local)
+    }
+
+    /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements (a power of two) of up to `longest`
+    /// bytes each.
+    ///
+    /// ```no_run
+    /// # fn example(job: &oikaze::Job) -> oikaze::Result<()> {
+    /// if job.rank() == 0 {
+    ///     let work = job.fifo("work", 1024, 64)?;
+    ///     let mut item = Vec::new();
+    ///     work.pop(&mut item, None)?; // waits for one
+    /// } else {
+    ///     job.peer(0)?.fifo("work")?.push(b"an item", None)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// More or longer elements than there may be; not enough memory; the name is taken, or too long; the table of regions is full.
+    pub fn fifo(&self, name: &str, slots: u64, longest: u64) -> Result<Fifo> {
+        Fifo::make(self, name, slots, longest)
     }
 
     /// The next message, from this peer or from any; waits for it.

@@ -41,6 +41,7 @@ impl RefusedAccess {
             Kind::GetBlock => "get of a block",
             Kind::Atomic => "atomic",
             Kind::Accumulate => "accumulate",
+            Kind::Push => "push",
             _ => "operation",
         };
         let (key, offset, len, right) = (access.key, access.offset, access.len, access.right);

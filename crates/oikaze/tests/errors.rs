@@ -378,3 +378,39 @@ fn arrays_that_cannot_be_accumulated() {
         job.barrier().unwrap();
     });
 }
+
+#[test]
+fn what_can_go_wrong_with_a_fifo() {
+    cluster(2, &Settings::default(), |mut job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let fifo = job.fifo("work", 2, 16).unwrap();
+        let _region = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::WRITE | Rights::ATOMIC).unwrap();
+        let _all = job.publish("all", Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+        failure(job.fifo("work", 2, 16).map(drop), &["\"work\"", "withdraw it first"]);
+        failure(job.fifo("none", 2, 0).map(drop), &["FIFO \"none\" of 2 slots of 0 bytes", "1 to 1048576 bytes"]);
+        failure(job.fifo("many", 1 << 25, 8).map(drop), &["16777216 slots"]);
+        failure(peer.fifo("inbox").map(drop), &["FIFO \"inbox\" of node", "Job::fifo"]);
+        failure(peer.fifo("all").unwrap().try_push(b"x"), &["push of 1 bytes", "there is no FIFO"]);
+        failure(fifo.pop(&mut Vec::new(), SHORT), &["waiting for an element of FIFO \"work\"", "not done after 0.2"]);
+        job.barrier().unwrap();
+        let there = peer.fifo("work").unwrap();
+        failure(there.try_push(&[0; 17]), &["push of 17 bytes", "longer than the FIFO's slots"]);
+        failure(peer.region("work").unwrap().put_copy(0, &[1; 8]).unwrap().wait_for(PATIENCE), &["does not grant this right"]);
+        there.try_push(b"one").unwrap();
+        there.push(b"two", SHORT).unwrap();
+        let full = there.try_push(b"three").err().unwrap();
+        assert!(full.is_full());
+        failure(Err::<(), _>(full), &["the FIFO is full", "take elements out faster"]);
+        let full = there.push(b"three", SHORT).err().unwrap();
+        assert!(full.is_full() && full.to_string().contains("waited for 0.2"), "{full}");
+        job.barrier().unwrap();
+        let mut element = Vec::new();
+        while fifo.try_pop(&mut element).unwrap() {}
+        assert_eq!(element, b"onetwo");
+        drop(fifo);
+        job.barrier().unwrap();
+        failure(there.try_push(b"late"), &["no region has this key"]);
+        job.set_time_limit(None);
+        job.barrier().unwrap();
+    });
+}

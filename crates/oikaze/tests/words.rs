@@ -94,3 +94,75 @@ fn arrays_accumulate_over_a_faulty_network() {
         job.barrier().unwrap();
     });
 }
+
+/// MEM-13: two producers and a faulty network; a FIFO that is often full; each element comes out once, in its producer's order.
+#[test]
+fn elements_pass_a_fifo_once_and_in_order() {
+    const EACH: u32 = 1500;
+    cluster(3, &faulty(), |job| {
+        if job.rank() != 0 {
+            let fifo = job.peer(0).unwrap().fifo("work").unwrap();
+            for number in 0..EACH {
+                let element = [job.rank(), number].map(u32::to_ne_bytes).concat().repeat(1 + number as usize % 400);
+                fifo.push(&element, Some(PATIENCE)).unwrap();
+            }
+            return job.barrier().unwrap();
+        }
+        let fifo = job.fifo("work", 5, 3200).unwrap();
+        assert_eq!((fifo.slots(), fifo.longest()), (8, 3200));
+        let (mut next, mut element) = ([0; 3], Vec::new());
+        for _ in 0..2 * EACH {
+            element.clear();
+            fifo.pop(&mut element, Some(PATIENCE)).unwrap();
+            let words: Vec<u32> = element.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+            let [from, number] = words[..2] else { panic!("{words:?}") };
+            assert_eq!(number, next[from as usize], "from node {from}");
+            next[from as usize] += 1;
+            assert_eq!(words, [from, number].repeat(1 + number as usize % 400));
+        }
+        assert_eq!(next, [0, EACH, EACH]);
+        assert!(!fifo.try_pop(&mut element).unwrap());
+        job.barrier().unwrap();
+    });
+}
+
+/// Many producers' batches, several consumers: nothing is lost, and what was refused is known.
+#[test]
+fn several_threads_take_out_what_batches_push() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const EACH: u64 = 4000;
+    cluster(3, &Settings::default(), |job| {
+        if job.rank() != 0 {
+            let fifo = job.peer(0).unwrap().fifo("work").unwrap();
+            let mut left: Vec<u64> = (0..EACH).map(|number| u64::from(job.rank()) << 32 | number).collect();
+            while !left.is_empty() {
+                let pushed: Vec<_> = job.batch(|| left.iter().map(|number| fifo.post(&number.to_ne_bytes())).collect());
+                let full = |push: &oikaze::Operation<()>| match push.wait_for(PATIENCE) {
+                    Ok(()) => false,
+                    Err(error) => error.is_full() || panic!("{error}"),
+                };
+                let mut pushed = pushed.iter();
+                left.retain(|_| pushed.next().is_some_and(full));
+            }
+            return job.barrier().unwrap();
+        }
+        let fifo = job.fifo("work", 1024, 8).unwrap();
+        let (count, sum) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut element = Vec::new();
+                    // The ticket is drawn first, so that nobody waits for an element that will not come.
+                    while count.fetch_add(1, Ordering::Relaxed) < 2 * EACH {
+                        element.clear();
+                        fifo.pop(&mut element, Some(PATIENCE)).unwrap();
+                        sum.fetch_add(u64::from_ne_bytes(element.as_slice().try_into().unwrap()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), (3 << 32) * EACH + EACH * (EACH - 1));
+        assert!(!fifo.try_pop(&mut Vec::new()).unwrap());
+        job.barrier().unwrap();
+    });
+}

@@ -161,6 +161,14 @@ pub const NAMES_LISTED: usize = 1024;
 pub const TICKETS_MAX: usize = MESSAGES_IN_FLIGHT;
 /// Fragmented puts and answers of one peer that have begun and are not whole.
 pub const TRANSFERS_PER_PEER: usize = 16_384;
+/// Elements that one FIFO holds.
+pub const FIFO_SLOTS_MAX: u64 = 1 << 24;
+/// Bytes of its longest element.
+pub const FIFO_ELEMENT_MAX: u64 = 1 << 20;
+/// A push that found its FIFO full is tried again after this …
+pub const PUSH_PAUSE_MIN: Duration = Duration::from_micros(20);
+/// … twice as late each time, after this at last.
+pub const PUSH_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Elements of one peer's accumulates of which not all bytes have come: a fragment begins and ends in one.
 pub const CUT_ELEMENTS_PER_PEER: usize = 16_384;
 /// Accesses refused to peers that a node remembers one by one; all are counted.
@@ -216,6 +224,8 @@ const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at mo
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX <= 1450 - 28);
 const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - PAGE <= 2);
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);
+const _: () = assert!(FIFO_ELEMENT_MAX <= HELD_MIN, "one long element is collected, however many peers there are");
+const _: () = assert!(PUSH_PAUSE_MIN.as_nanos() < PUSH_PAUSE_MAX.as_nanos());
 const _: () = assert!(CUT_ELEMENTS_PER_PEER > 2 * BODY_RANGES_MAX, "one accumulate alone always has room");
 const _: () = assert!(RING_BYTES.is_power_of_two() && RING_BYTES >= 4 * (RECORD_BODY + HEAD_MAX + 2 * RECORD_STEP));
 const _: () = assert!(PAGE.is_multiple_of(RECORD_STEP) && HEAD_MAX < 256);

@@ -37,11 +37,12 @@ pub enum Bug {
     ForgetKeepalive = 27,
     NoticeDeathLate = 28,
     RepeatElement = 29,
+    RepeatPush = 30,
 }
 
 impl Bug {
     /// All of them, for the test that plants each in turn.
-    pub const ALL: [Bug; 29] = [
+    pub const ALL: [Bug; 30] = [
         Bug::AcceptDuplicateDatagram,
         Bug::AcceptDuplicateMessage,
         Bug::DeliverOrderedEarly,
@@ -71,6 +72,7 @@ impl Bug {
         Bug::ForgetKeepalive,
         Bug::NoticeDeathLate,
         Bug::RepeatElement,
+        Bug::RepeatPush,
     ];
 }
 

@@ -51,6 +51,15 @@ fn element_repeats() -> bool {
     world.nodes[1].memory.bytes(slot).chunks(4).any(|element| element != [1, 0, 0, 0])
 }
 
+fn push_repeats() -> bool {
+    let mut world = World::new(2);
+    let slot = world.nodes[1].memory.fifo(5, 8, 8);
+    let message = Rma::push(5, 0, Body::Inline(vec![1]), true, T).unwrap();
+    world.post(0, 1, message);
+    world.run(1);
+    world.nodes[1].memory.pushed(slot).len() != 1
+}
+
 fn get_completes_early() -> bool {
     let mut world = World::new(2);
     world.nodes[1].memory.add(5, Rights::READ, vec![1; 900]);
@@ -67,15 +76,17 @@ fn get_completes_early() -> bool {
 
 #[test]
 fn each_planted_bug_shows() {
-    let symptoms = || (signal_overtakes(500), atomic_repeats(), get_completes_early(), element_repeats());
-    assert_eq!(symptoms(), (false, false, false, false));
+    let symptoms = || (signal_overtakes(500), atomic_repeats(), get_completes_early(), element_repeats(), push_repeats());
+    assert_eq!(symptoms(), (false, false, false, false, false));
     plant(Some(Bug::SignalBeforeData));
-    assert_eq!(symptoms(), (true, false, false, false));
+    assert_eq!(symptoms(), (true, false, false, false, false));
     plant(Some(Bug::RepeatAtomic));
-    assert_eq!(symptoms(), (false, true, false, false));
+    assert_eq!(symptoms(), (false, true, false, false, false));
     plant(Some(Bug::CompleteBeforePlaced));
-    assert_eq!(symptoms(), (false, false, true, false));
+    assert_eq!(symptoms(), (false, false, true, false, false));
     plant(Some(Bug::RepeatElement));
-    assert_eq!(symptoms(), (false, false, false, true));
+    assert_eq!(symptoms(), (false, false, false, true, false));
+    plant(Some(Bug::RepeatPush));
+    assert_eq!(symptoms(), (false, false, false, false, true));
     plant(None);
 }

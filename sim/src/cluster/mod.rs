@@ -304,6 +304,7 @@ impl Cluster {
         }
         self.oracle.memory.check_counts().map_err(|what| (0, what))?;
         self.oracle.sums.check().map_err(|what| (0, what))?;
+        self.oracle.fifos.conclude().map_err(|what| (0, what))?;
         self.oracle.memory.check_fixed(FIXED_LEN).map_err(|what| (0, what))?;
         self.audit()
     }

@@ -1,7 +1,7 @@
 //! One node: its engine, its threads, and what it must do when.
 
 use crate::net::{SharedMailbox, SimLink, address_of, nowhere, open};
-use crate::oracle::{NodeMemory, Oracle, SUMS_LEN};
+use crate::oracle::{FifosOracle, NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
 use crate::plan::{Plan, Role};
 use crate::program::{Accessor, Context, FIXED_LEN, Layout, Mail, Messenger, Program, Sharer, SimEngine, Together, WORDS_LEN};
@@ -119,6 +119,10 @@ impl Node {
                 return Err(format!("node {peer} has something to do, but the engine would not look at it"));
             }
             self.collect(now, oracle, trace)?;
+            // Now and then, so that it is often full.
+            if self.random.chance(0.3) {
+                oracle.fifos.pop(self.rank)?;
+            }
             self.read(now);
             let (acted, wake) = self.poll(now, oracle, trace)?;
             next = wake;
@@ -265,11 +269,16 @@ fn publish(
     let closed = Region::private(4096).map_err(no_memory)?;
     let sums = Region::private(SUMS_LEN).map_err(no_memory)?;
     oracle.sums.add_node(rank, sums.clone());
+    let shape = FifosOracle::shape().ok_or("no such FIFO")?;
+    let fifo = Region::shared(shape.bytes() as usize).map_err(no_memory)?;
+    let queue = oikaze_os::memory::fifo::Fifo::format(fifo.clone(), shape).map_err(|error| error.to_string())?;
+    oracle.fifos.add_node(rank, queue);
     let regions = [
         ("fixed", &fixed, Rights::READ),
         ("arena", &arena, Rights::READ | Rights::WRITE),
         ("words", &words, Rights::READ | Rights::ATOMIC),
         ("sums", &sums, Rights::ATOMIC),
+        ("fifo", &fifo, Rights::PUSH),
         ("closed", &closed, Rights::NONE),
     ];
     for (name, region, rights) in regions {

@@ -1,10 +1,12 @@
 //! What must be true, by knowledge that no node has: of all nodes, at this very moment.
 
+mod fifos;
 mod memory;
 mod messages;
 mod shared;
 mod sums;
 
+pub use fifos::{FifosOracle, Push};
 pub use memory::{MemoryOracle, NodeMemory, Watch, Word};
 pub use messages::{Claim, MessageId, MessageOracle};
 pub use shared::SharedOracle;
@@ -27,6 +29,8 @@ pub struct Oracle {
     pub messages: MessageOracle,
     /// Of regions.
     pub memory: MemoryOracle,
+    /// Of FIFOs.
+    pub fifos: FifosOracle,
     /// Of arrays that are added to.
     pub sums: SumsOracle,
     /// Of locks and collectives.
@@ -50,6 +54,7 @@ impl Oracle {
         Oracle {
             messages: MessageOracle::new(seed),
             memory: MemoryOracle::new(seed),
+            fifos: FifosOracle::default(),
             sums: SumsOracle::default(),
             shared: SharedOracle::new(nodes),
             killed: None,

@@ -1,6 +1,7 @@
 //! A thread that uses other nodes' memory: puts with and without signals, gets, atomics, lookups, and what must be refused.
 
 mod nonsense;
+mod pushes;
 mod sums;
 mod words;
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 /// What the own memory of an operation holds while nobody uses it.
 const IDLE: u8 = 0xA5;
 /// The regions that every node publishes.
-const NAMES: [&str; 5] = ["fixed", "arena", "words", "sums", "closed"];
+const NAMES: [&str; 6] = ["fixed", "arena", "words", "sums", "fifo", "closed"];
 
 /// How much an accessor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl Accessor {
                 );
                 match outcome {
                     Ok(value) => self.succeeded(&one, &value, context.oracle)?,
-                    Err(failure) if one.doing.wants(&failure) => {}
+                    Err(failure) if one.doing.wants(one.target, &failure, context.oracle)? => {}
                     Err(Failure::Cancelled) if one.cancelled => {}
                     // What took a dead node's place publishes nothing.
                     Err(failure) if context.is_casualty(one.target) && is_unknown(&failure) => {
@@ -217,13 +218,14 @@ impl Accessor {
         let missing = NAMES.into_iter().find(|name| !self.target(target).found.contains_key(name));
         let asked = match missing {
             Some(name) => Some((Doing::Lookup(name), Request::Lookup { at: target, name: name.to_owned() })),
-            None => match self.random.below(18) {
+            None => match self.random.below(20) {
                 0..=5 => self.put(context, target, slot),
                 6..=8 => self.get(context, target, slot),
                 9..=11 => self.add(context, target),
                 12 | 13 => self.exchange(context, target),
                 14 | 15 => Some(self.accumulate(context, target, slot)),
-                16 => self.nonsense(target),
+                16 | 17 => Some(self.push(context, target)),
+                18 => self.nonsense(target),
                 _ => {
                     let name = format!("nothing {}", self.begun);
                     Some((Doing::LookupNothing, Request::Lookup { at: target, name }))

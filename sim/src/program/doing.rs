@@ -1,6 +1,6 @@
 //! One-sided operations under way, and what must be true when each is settled.
 
-use crate::oracle::{Addends, MessageId, Oracle};
+use crate::oracle::{Addends, MessageId, Oracle, Push};
 use oikaze::engine::{Completion, Failure, Value};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::RmaError;
@@ -54,6 +54,8 @@ pub enum Doing {
     },
     /// Add to elements of an array.
     Accumulate(Addends),
+    /// An element into a FIFO.
+    Push(Push),
     /// What the target must refuse.
     Nonsense(Refusal),
 }
@@ -101,6 +103,7 @@ impl Doing {
             Doing::Add { word, add, fetch } => format!("add of {add} to word {word}, fetching {fetch}"),
             Doing::Exchange { word, expected, new } => format!("exchange of word {word} from {expected:?} to {new}"),
             Doing::Accumulate(Addends { array, range, .. }) => format!("accumulate of {range:?} of array {array}"),
+            Doing::Push(push) => format!("push of {push:?}"),
             Doing::Nonsense(refusal) => format!("what must be refused ({refusal:?})"),
         }
     }
@@ -124,6 +127,10 @@ impl Doing {
                 oracle.memory.word(target, *word).done += 1;
                 Ok(())
             }
+            (Doing::Push(push), Value::Done) => {
+                oracle.fifos.acknowledged(target, *push);
+                Ok(())
+            }
             (Doing::Accumulate(addends), Value::Done) => {
                 oracle.sums.done(target, addends);
                 Ok(())
@@ -135,14 +142,19 @@ impl Doing {
         }
     }
 
-    /// Is this failure what was asked for?
-    #[must_use]
-    pub fn wants(&self, failure: &Failure) -> bool {
-        match (self, failure) {
+    /// Is this failure what was asked for, or what may be?
+    ///
+    /// # Errors
+    /// It tells what is not so.
+    pub fn wants(&self, target: Rank, failure: &Failure, oracle: &mut Oracle) -> Result<bool, String> {
+        if let (Doing::Push(push), Failure::Remote(RmaError::Refused(Refusal::Full))) = (self, failure) {
+            return oracle.fifos.refused(target, *push).map(|()| true);
+        }
+        Ok(match (self, failure) {
             (Doing::Nonsense(wanted), Failure::Remote(RmaError::Refused(refusal))) => wanted == refusal,
             (Doing::LookupNothing, Failure::Remote(RmaError::UnknownName { .. })) => true,
             _ => false,
-        }
+        })
     }
 }
 

@@ -100,6 +100,17 @@ pub enum Request {
         /// The elements, as they stand in memory.
         body: Body,
     },
+    /// Put an element into a FIFO of a peer.
+    Push {
+        /// Whose.
+        to: Rank,
+        /// Which region.
+        key: u64,
+        /// The element.
+        body: Body,
+        /// Somebody waits for it.
+        urgent: bool,
+    },
     /// Find a region that a peer has published.
     Lookup {
         /// Whose.

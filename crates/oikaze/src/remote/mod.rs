@@ -4,10 +4,12 @@
 
 mod accumulate;
 mod block;
+mod fifo;
 mod put;
 mod region;
 mod words;
 
+pub use fifo::RemoteFifo;
 pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
 pub use words::RemoteWord;
@@ -19,6 +21,7 @@ use crate::operation::{Operation, What};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_protocol::Rank;
+use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::{Body, Class};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,17 +65,20 @@ impl Peer {
     /// # Errors
     /// Nothing was published under that name in time (the error lists what is there); the peer is lost.
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
+        let published = self.find(name, format!("region \"{name}\" of node {}", self.rank))?;
+        Ok(RemoteRegion::new(self.clone(), name, published))
+    }
+
+    /// What is, or will be, published under this name.
+    pub(crate) fn find(&self, name: &str, what: String) -> Result<Published> {
         let begun = Instant::now();
         let limit = self.limit.unwrap_or(PUBLISH_TIME);
-        let what = format!("region \"{name}\" of node {}", self.rank);
         let mut unknown = None;
         loop {
             let left = limit.saturating_sub(begun.elapsed());
             let completion = self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
             match self.node.outcome(&what, &completion, Some(left)) {
-                Ok(Value::Region(published)) => {
-                    return Ok(RemoteRegion::new(self.clone(), name, published));
-                }
+                Ok(Value::Region(published)) => return Ok(published),
                 Ok(_) => return Err(Error::invalid(what, "the answer is of another kind (a defect)")),
                 Err(error) if is_unknown_name(&error) && !left.is_zero() => {
                     unknown = Some(error);

@@ -5,6 +5,7 @@
 //!   [`Memory`](oikaze_protocol::rma::Memory).
 //! - [`Gather`]: bytes of a region on their way into an iovec.
 //! - [`Scatter`]: bytes of a region that an iovec is filled into.
+//! - [`fifo`]: queues in regions that peers push to.
 //! - [`shared`]: shared arrays (spec/coherence.md), tracked page by page.
 //! - [`placement`]: pages that change place instead of bytes.
 //! - [`scope`]: memory of the program lent to the runtime until the scope ends.
@@ -20,6 +21,7 @@ mod accumulate;
 mod available;
 pub mod borrowed;
 mod error;
+pub mod fifo;
 mod gather;
 mod huge;
 pub(crate) mod mapping;

@@ -1,4 +1,4 @@
-//! What accumulating does to each element of an array (MEM-12).
+//! What accumulating does to each element of an array (MEM-12.1).
 
 use super::{AtomicOp, Width, Word};
 

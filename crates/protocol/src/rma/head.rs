@@ -26,6 +26,8 @@ pub enum Kind {
     Lookup = 0x05,
     /// Elements to be combined with those of a region.
     Accumulate = 0x06,
+    /// An element for a FIFO.
+    Push = 0x07,
     /// Bytes into rows of a region.
     PutBlock = 0x08,
     /// Bytes into rows of a region, then an add to a word.
@@ -58,6 +60,7 @@ pub fn kind(head: &[u8]) -> Kind {
         Some(0x04) => Kind::Atomic,
         Some(0x05) => Kind::Lookup,
         Some(0x06) => Kind::Accumulate,
+        Some(0x07) => Kind::Push,
         Some(0x08) => Kind::PutBlock,
         Some(0x09) => Kind::PutBlockSignal,
         Some(0x0A) => Kind::GetBlock,
@@ -180,6 +183,13 @@ pub enum Operation {
         /// What they are and how.
         how: Accumulation,
     },
+    /// The body goes into the FIFO at `offset`.
+    Push {
+        /// The region's key.
+        key: u64,
+        /// Bytes from its start.
+        offset: u64,
+    },
     /// Which region has the name in the body?
     Lookup {
         /// To be named in the answer.
@@ -248,6 +258,7 @@ impl Operation {
                 out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(number).word(first).word(second)
             }
             Operation::Accumulate { key, offset, how } => out.kind(Kind::Accumulate).word(key).word(offset).bytes(&how.encode()),
+            Operation::Push { key, offset } => out.kind(Kind::Push).word(key).word(offset),
             Operation::PutBlock { key, block, signal: None } => out.kind(Kind::PutBlock).word(key).block(block),
             Operation::PutBlock { key, block, signal: Some(signal) } => {
                 out.kind(Kind::PutBlockSignal).word(key).block(block).word(signal.key).word(signal.offset).word(signal.add)
@@ -289,6 +300,7 @@ impl Operation {
                 let (key, offset) = (bytes.word()?, bytes.word()?);
                 Operation::Accumulate { key, offset, how: Accumulation::decode(bytes.byte()?, bytes.byte()?)? }
             }
+            Kind::Push => Operation::Push { key: bytes.word()?, offset: bytes.word()? },
             Kind::PutBlock => Operation::PutBlock { key: bytes.word()?, block: bytes.block()?, signal: None },
             Kind::PutBlockSignal => {
                 let (key, block) = (bytes.word()?, bytes.block()?);

@@ -16,8 +16,10 @@ impl Rights {
     pub const WRITE: Rights = Rights(2);
     /// Changes of single words, signals.
     pub const ATOMIC: Rights = Rights(4);
+    /// Push into a FIFO.
+    pub const PUSH: Rights = Rights(8);
     /// All of them.
-    pub const ALL: Rights = Rights(7);
+    pub const ALL: Rights = Rights(15);
 
     /// Are all of `other` in `self`?
     #[must_use]
@@ -30,7 +32,9 @@ impl Rights {
 impl core::fmt::Display for Rights {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let mut first = true;
-        for (right, name) in [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::ATOMIC, "atomic")] {
+        for (right, name) in
+            [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::ATOMIC, "atomic"), (Rights::PUSH, "push")]
+        {
             if self.contains(right) {
                 write!(f, "{}{name}", if first { "" } else { " and " })?;
                 first = false;
@@ -76,4 +80,16 @@ pub trait Memory {
     /// # Errors
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`], [`Refusal::NotPermitted`].
     fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal>;
+
+    /// The longest element of the FIFO at `offset`, in bytes.
+    ///
+    /// # Errors
+    /// [`Refusal::NoFifo`].
+    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal>;
+
+    /// Put an element into the FIFO at `offset`, behind all others.
+    ///
+    /// # Errors
+    /// [`Refusal::Full`], [`Refusal::NoFifo`], [`Refusal::TooLong`], [`Refusal::NotPermitted`] (MEM-13). Nothing has changed then.
+    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal>;
 }

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | put, put with signal | head + data | Wind has the acknowledgement, which the peer sends after it has placed (and signalled) |
 //! | accumulate | head + elements | as a put |
+//! | push | head + element | as a put |
 //! | put of a block, with signal or without | head + packed rows | as put |
 //! | get, also of a block | head, then an answer with data | the answer has been delivered into the destination |
 //! | atomic, fetching | head, then an answer with the old value | the answer has been delivered |

@@ -24,6 +24,8 @@ pub struct Refusals {
     pub no_room: u64,
     /// Answers that nobody waits for.
     pub not_asked: u64,
+    /// Pushes into FIFOs that were full.
+    pub full: u64,
     /// For any other reason.
     pub otherwise: u64,
 }
@@ -39,7 +41,8 @@ impl Refusals {
             Refusal::Malformed => &mut self.malformed,
             Refusal::NoRoom => &mut self.no_room,
             Refusal::NotAsked => &mut self.not_asked,
-            Refusal::UnknownName | Refusal::UnknownObject => &mut self.otherwise,
+            Refusal::Full => &mut self.full,
+            Refusal::UnknownName | Refusal::UnknownObject | Refusal::NoFifo | Refusal::TooLong => &mut self.otherwise,
         }
     }
 }
@@ -89,6 +92,10 @@ impl Log {
     #[cold]
     pub fn note(&mut self, from: Rank, head: &[u8], len: u64, refusal: Refusal, memory: &impl Memory) {
         *self.counters.of(refusal) += 1;
+        if refusal == Refusal::Full {
+            // Nobody's fault, and often.
+            return;
+        }
         let Some(access) = Operation::decode(head).and_then(|operation| wanted(&operation, len, memory)) else { return };
         if self.latest.len() >= REFUSALS_KEPT {
             self.latest.pop_front();
@@ -111,6 +118,7 @@ fn wanted(operation: &Operation, len: u64, memory: &impl Memory) -> Option<Acces
         }
         Operation::Get { key, offset, len, .. } => Access { key, offset, len, right: Rights::READ },
         Operation::Atomic { key, offset, op, .. } => Access { key, offset, len: op.width().bytes(), right: Rights::ATOMIC },
+        Operation::Push { key, offset } => Access { key, offset, len, right: Rights::PUSH },
         Operation::Accumulate { key, offset, .. } => Access { key, offset, len, right: Rights::ATOMIC },
         _ => return None,
     })

@@ -3,7 +3,7 @@
 use super::ticket::Asked;
 use super::{Accumulation, AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names};
 use crate::Rank;
-use crate::limits::{BODY_MAX, MESSAGE_BODY_MAX};
+use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_BODY_MAX};
 use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
 
@@ -57,6 +57,17 @@ impl Rma {
         fits(body.len(), BODY_MAX)?;
         let head = Operation::Accumulate { key, offset, how }.encode();
         Ok(Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body, token })
+    }
+
+    /// Put an element into the FIFO at `offset` of the region with this key, behind those that were pushed to that node before, and at most once
+    /// (MEM-13). Somebody waits for it: it is acknowledged at once if `urgent`.
+    ///
+    /// # Errors
+    /// Longer than any FIFO's slots.
+    pub fn push(key: u64, offset: u64, element: Body, urgent: bool, token: Token) -> Result<Message, RmaError> {
+        fits(element.len(), FIFO_ELEMENT_MAX)?;
+        let head = Operation::Push { key, offset }.encode();
+        Ok(Message { class: Class::Ordered, urgent, credited: false, head, body: element, token })
     }
 
     /// Which region has node `to` published under this name? (MEM-6)

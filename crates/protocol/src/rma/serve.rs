@@ -23,6 +23,7 @@ impl Rma {
                 self.admit_block(from, number, PutBlock { key, block, signal }, len, memory)
             }
             Some(Operation::Data { ticket }) if class == Class::Unordered => self.admit_data(from, number, ticket, len, memory),
+            Some(Operation::Push { key, offset }) => admit_push(key, offset, len, memory),
             Some(Operation::User { .. }) => room(len, MESSAGE_BODY_MAX, Refusal::NoRoom),
             Some(Operation::Lookup { .. }) => room(len, NAME_MAX as u64, Refusal::Malformed),
             Some(Operation::Missing { .. }) => room(len, NAMES_LISTED as u64, Refusal::Malformed),
@@ -135,6 +136,7 @@ impl Rma {
                 Rma::deliver_accumulate(Accumulate { key, offset, len: length(&body), how }, transfer, &body, memory)
             }
             Operation::PutBlock { key, block, signal } => deliver_block(PutBlock { key, block, signal }, transfer, &body, memory),
+            Operation::Push { key, offset } => push(key, offset, bytes_of(&body).ok_or(Refusal::Malformed)?, memory),
             Operation::Data { ticket } => self.deliver_data(from, number, ticket, transfer, &body, memory),
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
             Operation::Lookup { ticket } => self.serve_lookup(from, ticket, bytes_of(&body).ok_or(Refusal::Malformed)?),
@@ -271,6 +273,21 @@ fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memor
         },
     }
     if planted(Bug::SignalBeforeData) { Ok(()) } else { raise(put.signal, memory) }
+}
+
+/// A long element begins: it is collected, if it fits into a slot (MEM-13.3).
+fn admit_push(key: u64, offset: u64, len: u64, memory: &impl Memory) -> Result<Admission, Refusal> {
+    let region = memory.locate(key, offset, 0, Rights::PUSH)?;
+    room(len, memory.fifo_element(region, offset)?, Refusal::TooLong)
+}
+
+/// MEM-13.3.
+fn push(key: u64, offset: u64, element: &[u8], memory: &mut impl Memory) -> Result<(), Refusal> {
+    let region = memory.locate(key, offset, 0, Rights::PUSH)?;
+    if planted(Bug::RepeatPush) {
+        memory.push(region, offset, element)?;
+    }
+    memory.push(region, offset, element)
 }
 
 /// The region of an aligned word that peers may change.

@@ -37,6 +37,15 @@ pub enum Refusal {
     /// An answer to a request that is not outstanding: never made, cancelled, or answered before.
     #[error("no outstanding request asked for this answer (it was cancelled, or answered before)")]
     NotAsked = 9,
+    /// A FIFO holds as many elements as it can.
+    #[error("the FIFO is full")]
+    Full = 10,
+    /// Something is pushed where no FIFO is, or is no more.
+    #[error("there is no FIFO at this place, or somebody has written over it")]
+    NoFifo = 11,
+    /// An element does not fit into the slots of its FIFO.
+    #[error("the element is longer than the FIFO's slots")]
+    TooLong = 12,
 }
 
 impl Refusal {
@@ -53,6 +62,9 @@ impl Refusal {
             7 => Refusal::NoRoom,
             8 => Refusal::UnknownObject,
             9 => Refusal::NotAsked,
+            10 => Refusal::Full,
+            11 => Refusal::NoFifo,
+            12 => Refusal::TooLong,
             _ => return None,
         })
     }

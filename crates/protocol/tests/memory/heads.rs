@@ -35,16 +35,17 @@ fn operation() -> impl Strategy<Value = Operation> {
         (prop_oneof![ticket(), Just(TicketId::NONE)], any::<(u64, u64)>(), any_atomic())
             .prop_map(|(ticket, (key, offset), op)| Operation::Atomic { ticket, key, offset, op }),
         ticket().prop_map(|ticket| Operation::Lookup { ticket }),
+        any::<(u64, u64)>().prop_map(|(key, offset)| Operation::Push { key, offset }),
         (any::<(u64, u64)>(), any_accumulation()).prop_map(|((key, offset), how)| Operation::Accumulate { key, offset, how }),
         any::<u64>().prop_map(|tag| Operation::User { tag }),
         ticket().prop_map(|ticket| Operation::Data { ticket }),
         (ticket(), any::<u64>()).prop_map(|(ticket, old)| Operation::Old { ticket, old }),
-        (ticket(), any::<(u64, u64)>(), 0..=7u8).prop_map(|(ticket, (key, len), rights)| Operation::Found {
+        (ticket(), any::<(u64, u64)>(), 0..=15u8).prop_map(|(ticket, (key, len), rights)| Operation::Found {
             ticket,
             published: Published { key, len, rights: Rights(rights) }
         }),
         (ticket(), any::<u32>()).prop_map(|(ticket, count)| Operation::Missing { ticket, count }),
-        (ticket(), 1..=9u8).prop_map(|(ticket, code)| Operation::Gone { ticket, refusal: Refusal::from_code(code).unwrap() }),
+        (ticket(), 1..=12u8).prop_map(|(ticket, code)| Operation::Gone { ticket, refusal: Refusal::from_code(code).unwrap() }),
     ]
 }
 
@@ -126,7 +127,7 @@ fn bits_that_mean_nothing_are_malformed() {
 
     let published = Published { key: 1, len: 1, rights: Rights::ALL };
     let mut head = Operation::Found { ticket, published }.encode();
-    *head.last_mut().unwrap() = 8;
+    *head.last_mut().unwrap() = 16;
     assert_eq!(Operation::decode(&head), None, "an unknown right");
 
     let nobody = TicketId { token: 5, serial: 0 };

@@ -2,6 +2,7 @@
 
 mod accumulate;
 mod blocks;
+mod fifo;
 mod heads;
 mod hostile;
 mod limits;

@@ -18,6 +18,8 @@ pub struct Area {
     pub key: u64,
     pub rights: Rights,
     pub bytes: Vec<u8>,
+    /// At offset 0, if it is one: slots, the longest element, and what was pushed.
+    pub fifo: Option<(usize, u64, Vec<Vec<u8>>)>,
 }
 
 /// Memory made of vectors. The slot of a removed region is given to the next one, as a careless machine would.
@@ -30,7 +32,7 @@ pub struct Vectors {
 
 impl Vectors {
     pub fn add(&mut self, key: u64, rights: Rights, bytes: Vec<u8>) -> u32 {
-        let area = Some(Area { key, rights, bytes });
+        let area = Some(Area { key, rights, bytes, fifo: None });
         match self.slots.iter().position(Option::is_none) {
             Some(free) => {
                 self.slots[free] = area;
@@ -41,6 +43,18 @@ impl Vectors {
                 self.slots.len() as u32 - 1
             }
         }
+    }
+
+    /// A FIFO with this key.
+    pub fn fifo(&mut self, key: u64, slots: usize, longest: u64) -> u32 {
+        let slot = self.add(key, Rights::PUSH, vec![0; 64]);
+        self.slots[slot as usize].as_mut().unwrap().fifo = Some((slots, longest, Vec::new()));
+        slot
+    }
+
+    /// What was pushed, in order.
+    pub fn pushed(&mut self, slot: u32) -> &mut Vec<Vec<u8>> {
+        &mut self.slots[slot as usize].as_mut().unwrap().fifo.as_mut().unwrap().2
     }
 
     pub fn remove(&mut self, slot: u32) {
@@ -104,6 +118,24 @@ impl Memory for Vectors {
         }
         assert!((elements.len() as u64).is_multiple_of(how.width().bytes()), "whole elements");
         combine(&mut self.slots[region as usize].as_mut().unwrap().bytes[range], how, elements);
+        Ok(())
+    }
+
+    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal> {
+        let area = self.slots.get(region as usize).and_then(Option::as_ref).filter(|_| offset == 0);
+        area.and_then(|area| area.fifo.as_ref()).map(|(_, longest, _)| *longest).ok_or(Refusal::NoFifo)
+    }
+
+    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal> {
+        let longest = self.fifo_element(region, offset)?;
+        let slots = self.slots[region as usize].as_ref().unwrap().fifo.as_ref().unwrap().0;
+        if element.len() as u64 > longest {
+            return Err(Refusal::TooLong);
+        }
+        if self.pushed(region).len() >= slots {
+            return Err(Refusal::Full);
+        }
+        self.pushed(region).push(element.to_vec());
         Ok(())
     }
 }

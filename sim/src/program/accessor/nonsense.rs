@@ -23,8 +23,9 @@ impl Accessor {
             let how = Accumulation { element: Element::U64, combine: Combine::Max };
             Request::Accumulate { to: target, key, offset, how, body: Body::Inline(vec![0xFF; len * bytes / 40]) }
         };
+        let push = |key, len| Request::Push { to: target, key, body: Body::Inline(vec![7; len]), urgent: false };
         let add = |key, offset| Request::Atomic { at: target, key, offset, op: AtomicOp::add(1u64), fetch: true };
-        let (refusal, request) = match self.random.below(11) {
+        let (refusal, request) = match self.random.below(14) {
             0 => (Refusal::UnknownKey, put(1, 0)),
             1 => (Refusal::NotPermitted, put(fixed, 0)),
             2 => (Refusal::NotPermitted, put(closed, 0)),
@@ -35,6 +36,9 @@ impl Accessor {
             7 => (Refusal::Malformed, accumulate(sums, 8, 41)),
             8 => (Refusal::OutOfBounds, accumulate(sums, SUMS_LEN as u64 - 32, 40)),
             9 => (Refusal::NotPermitted, accumulate(arena, 0, 40)),
+            10 => (Refusal::NotPermitted, push(sums, 40)),
+            11 => (Refusal::TooLong, push(self.key(target, "fifo"), 3001)),
+            12 => (Refusal::NotPermitted, put(self.key(target, "fifo"), 0)),
             _ => (Refusal::OutOfBounds, add(words, WORDS_LEN as u64)),
         };
         Some((Doing::Nonsense(refusal), request))

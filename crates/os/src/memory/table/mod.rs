@@ -391,6 +391,19 @@ impl Memory for RegionTable {
         let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
         region.accumulate_from(Side::Runtime, offset, how, elements).map_err(refusal)
     }
+
+    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal> {
+        Ok(self.region(region).ok_or(Refusal::NoFifo)?.fifo_shape(Side::Runtime, offset)?.element())
+    }
+
+    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal> {
+        let entry = self.entry(region).ok_or(Refusal::NoFifo)?;
+        let shape = entry.region.fifo_shape(Side::Runtime, offset)?;
+        if !entry.permits(offset, shape.bytes(), Rights::PUSH) && entry.key.is_some() {
+            return Err(Refusal::NotPermitted);
+        }
+        entry.region.fifo_push(Side::Runtime, offset, shape, element)
+    }
 }
 
 fn refusal(error: AccessError) -> Refusal {

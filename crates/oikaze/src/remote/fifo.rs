@@ -1,0 +1,95 @@
+//! Pushing into a peer's FIFO: at most once, whatever the network does.
+
+use super::Peer;
+use crate::engine::Request;
+use crate::operation::{Operation, What};
+use crate::{Error, Result, Rights};
+use oikaze_protocol::limits::{PUSH_PAUSE_MAX, PUSH_PAUSE_MIN};
+use oikaze_protocol::rma::Published;
+use oikaze_protocol::wind::Body;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A FIFO of a peer, found by name; see [`Peer::fifo`].
+#[derive(Clone)]
+pub struct RemoteFifo {
+    peer: Peer,
+    name: Arc<str>,
+    published: Published,
+}
+
+impl Peer {
+    /// The FIFO that this peer has made, or will make within the job's time limit (10 s if it has none), under `name`.
+    ///
+    /// # Errors
+    /// As [`Peer::region`]; what has that name is no FIFO.
+    pub fn fifo(&self, name: &str) -> Result<RemoteFifo> {
+        let what = format!("FIFO \"{name}\" of node {}", self.rank);
+        let published = self.find(name, what.clone())?;
+        if !published.rights.contains(Rights::PUSH) {
+            return Err(Error::invalid(what, "what is published under this name grants no pushing; Job::fifo makes what does"));
+        }
+        Ok(RemoteFifo { peer: self.clone(), name: name.into(), published })
+    }
+}
+
+impl RemoteFifo {
+    /// Whose it is.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Push an element, copied before the call returns. It is done when it is in the FIFO, and refused, as the error says
+    /// ([`Error::is_full`]), when that is full. Elements come out in the order in which they were pushed by one node, but for those that
+    /// were refused. For many at a time, see [`Job::batch`](crate::Job::batch).
+    pub fn post(&self, element: &[u8]) -> Operation<()> {
+        self.begin(element, false)
+    }
+
+    /// Push an element, and wait until it is in the FIFO or refused.
+    ///
+    /// # Errors
+    /// The FIFO is full ([`Error::is_full`]); the element is longer than its slots; the peer is lost; the job's time limit passed.
+    pub fn try_push(&self, element: &[u8]) -> Result<()> {
+        self.begin(element, true).wait()
+    }
+
+    /// Push an element. While the FIFO is full, it is tried again and again, with growing pauses, for as long as `limit` says, else the
+    /// job's time limit.
+    ///
+    /// # Errors
+    /// As [`RemoteFifo::try_push`]; full for all of that time. [`Error::Timeout`]: the peer did not answer in time, and the element may still
+    /// get in.
+    pub fn push(&self, element: &[u8], limit: Option<Duration>) -> Result<()> {
+        let begun = Instant::now();
+        let limit = limit.or(self.peer.limit);
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let mut pause = PUSH_PAUSE_MIN;
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let push = self.begin(element, true);
+            let pushed = left.map_or_else(|| push.wait(), |left| push.wait_for(left));
+            match pushed {
+                Err(error) if error.is_full() => {
+                    // Who waits, drives: what others sent to this node is served meanwhile.
+                    let until =
+                        Instant::now().checked_add(pause).map(|until| deadline.map_or(until, |deadline| until.min(deadline)));
+                    let _: Option<()> = self.peer.node.wait(until, || None);
+                    // Once more would be too late to learn what became of it.
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Err(error.after(begun.elapsed()));
+                    }
+                    pause = (pause * 2).min(PUSH_PAUSE_MAX);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn begin(&self, element: &[u8], urgent: bool) -> Operation<()> {
+        let (to, key, body) = (self.peer.rank, self.published.key, Body::copy_of(element));
+        let what = What { verb: "push", len: element.len() as u64, peer: to, at: Some((Arc::clone(&self.name), 0)) };
+        self.peer.begin(Request::Push { to, key, body, urgent }, None, what)
+    }
+}

@@ -1,0 +1,171 @@
+//! FIFOs in regions (MEM-13): many producers, by way of the engine or by mapping the region, and many consumers at the owner.
+//!
+//! [`shape`] says where everything lies, [`queue`] how elements are handed over, this file puts the two into a region's memory. Producers read
+//! the shape from the header, and check it; consumers keep the one they made the FIFO with.
+
+mod queue;
+mod shape;
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use shape::Shape;
+
+use super::AccessError;
+use super::region::{Region, Side};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+use oikaze_protocol::wind::Refusal;
+use queue::{Cell, Cells, NotPushed, pop, push};
+use shape::{ELEMENT_AT, HEAD_AT, HEADER_LEN, MAGIC, MAGIC_AT, SLOTS_AT, TAIL_AT};
+
+/// A FIFO cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FifoError {
+    /// The region cannot be reached so.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// Its words are not those of a FIFO any more.
+    #[error("this FIFO was written over: whoever may write its region, or change its words, must leave them alone")]
+    Destroyed,
+}
+
+/// The consuming end of a FIFO that fills a region, or its beginning.
+#[derive(Clone, Debug)]
+pub struct Fifo {
+    region: Region,
+    shape: Shape,
+}
+
+impl Fifo {
+    /// Make the first bytes of a region, of which nobody knows yet, an empty FIFO.
+    ///
+    /// # Errors
+    /// [`AccessError`]: the region is shorter than [`Shape::bytes`], not aligned, or lent for reading.
+    pub fn format(region: Region, shape: Shape) -> Result<Fifo, AccessError> {
+        region.check_bounds(0, shape.bytes())?;
+        for position in 0..shape.slots() {
+            region.store_u64(shape.slot(position), position)?;
+        }
+        region.store_u64(SLOTS_AT, shape.slots())?;
+        region.store_u64(ELEMENT_AT, shape.element())?;
+        region.store_u64(TAIL_AT, 0)?;
+        region.store_u64(HEAD_AT, 0)?;
+        region.store_u64(MAGIC_AT, MAGIC)?;
+        Ok(Fifo { region, shape })
+    }
+
+    /// How much it holds.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Append the oldest element to `into` and take it out; `false`: there is none. Any number of threads may do so.
+    ///
+    /// # Errors
+    /// [`FifoError`]: somebody has written over it.
+    pub fn try_pop(&self, into: &mut Vec<u8>) -> Result<bool, FifoError> {
+        self.region
+            .with_fifo(Side::Program, 0, self.shape, |cells| pop(cells, self.shape, into))?
+            .map_err(|_| FifoError::Destroyed)
+    }
+}
+
+impl Region {
+    /// Put an element into the FIFO of this shape at `offset`.
+    pub(super) fn fifo_push(&self, side: Side, offset: u64, shape: Shape, element: &[u8]) -> Result<(), Refusal> {
+        if element.len() as u64 > shape.element() {
+            return Err(Refusal::TooLong);
+        }
+        let pushed = self.with_fifo(side, offset, shape, |cells| push(cells, shape, element));
+        pushed.map_err(|_| Refusal::NoFifo)?.map_err(|error| match error {
+            NotPushed::Full => Refusal::Full,
+            NotPushed::Destroyed => Refusal::NoFifo,
+        })
+    }
+
+    /// What the header at `offset` says, if it makes sense, and all of the FIFO lies inside the region.
+    pub(super) fn fifo_shape(&self, side: Side, offset: u64) -> Result<Shape, Refusal> {
+        let header = |at: NonNull<u8>| {
+            let word = |offset: u64| {
+                // SAFETY: `reach` vouches for the header, whose words are aligned (asked first) and read atomically.
+                unsafe { AtomicU64::from_ptr(at.byte_add(offset as usize).cast().as_ptr()) }.load(Ordering::Acquire)
+            };
+            let aligned = at.cast::<u64>().is_aligned();
+            (aligned && word(MAGIC_AT) == MAGIC).then(|| Shape::read(word(SLOTS_AT), word(ELEMENT_AT))).flatten()
+        };
+        let writable = if self.writable() { Ok(()) } else { Err(Refusal::NotPermitted) };
+        let shape = writable.and_then(|()| self.reach(side, offset, HEADER_LEN, header).map_err(|_| Refusal::NoFifo))?;
+        shape.filter(|shape| self.check_bounds(offset, shape.bytes()).is_ok()).ok_or(Refusal::NoFifo)
+    }
+
+    /// Calls `act` with the words of a FIFO of this shape at `offset`, which stay valid until it returns.
+    fn with_fifo<R>(&self, side: Side, offset: u64, shape: Shape, act: impl FnOnce(&InMemory) -> R) -> Result<R, AccessError> {
+        self.check_writable()?;
+        self.reach(side, offset, shape.bytes(), |at| {
+            if !at.cast::<u64>().is_aligned() {
+                return Err(AccessError::Misaligned { offset, width: 8 });
+            }
+            Ok(act(&InMemory { at, shape }))
+        })?
+    }
+}
+
+/// The words of a queue in a region. Made by [`Region::with_fifo`] alone, which vouches for `shape.bytes()` writable bytes at `at`, aligned to 8,
+/// to which nobody has references but atomic ones.
+struct InMemory {
+    at: NonNull<u8>,
+    shape: Shape,
+}
+
+impl InMemory {
+    fn word(&self, cell: Cell) -> &AtomicU64 {
+        let offset = match cell {
+            Cell::Tail => TAIL_AT,
+            Cell::Head => HEAD_AT,
+            Cell::Turn(position) => self.shape.slot(position),
+            Cell::Length(position) => self.shape.slot(position) + 8,
+        };
+        // SAFETY: see `InMemory`; every slot of every position lies inside the shape, at a multiple of 8.
+        unsafe { AtomicU64::from_ptr(self.at.byte_add(offset as usize).cast().as_ptr()) }
+    }
+
+    /// Where the bytes of the element at a position begin.
+    fn element(&self, position: u64) -> NonNull<u8> {
+        // SAFETY: see `InMemory`: inside the shape.
+        unsafe { self.at.byte_add(self.shape.slot(position) as usize + 16) }
+    }
+}
+
+impl Cells for InMemory {
+    fn load(&self, cell: Cell, order: Ordering) -> u64 {
+        self.word(cell).load(order)
+    }
+
+    fn store(&self, cell: Cell, value: u64, order: Ordering) {
+        self.word(cell).store(value, order);
+    }
+
+    fn claim(&self, cell: Cell, old: u64, new: u64) -> Result<(), u64> {
+        self.word(cell).compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).map(drop)
+    }
+
+    fn write(&self, position: u64, bytes: &[u8]) {
+        let len = bytes.len().min(self.shape.element() as usize);
+        // SAFETY: see `InMemory`; an element has room for so many bytes. They are somebody else's, not of this region.
+        unsafe { self.element(position).as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) }
+    }
+
+    fn read(&self, position: u64, len: u64, into: &mut Vec<u8>) {
+        let len = len.min(self.shape.element()) as usize;
+        into.reserve(len);
+        // SAFETY: see `InMemory`; an element has so many bytes, and the vector room for them, which are set before they count.
+        unsafe {
+            into.spare_capacity_mut().as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(self.element(position).as_ptr(), len);
+            into.set_len(into.len() + len);
+        }
+    }
+}

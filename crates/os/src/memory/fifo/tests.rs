@@ -1,0 +1,179 @@
+//! One thread against a queue of vectors; many threads; memory that was written over.
+
+use super::*;
+use crate::memory::RegionTable;
+use oikaze_protocol::limits::{FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX};
+use oikaze_protocol::rma::{Memory, Rights};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+fn fifo(slots: u64, element: u64) -> (Fifo, RegionTable, u32) {
+    let shape = Shape::new(slots, element).unwrap();
+    let region = Region::shared(shape.bytes() as usize).unwrap();
+    let mut table = RegionTable::new();
+    let slot = table.insert(region.clone(), Rights::PUSH).unwrap().slot;
+    (Fifo::format(region, shape).unwrap(), table, slot)
+}
+
+fn pop(fifo: &Fifo) -> Result<Option<Vec<u8>>, FifoError> {
+    let mut element = vec![0xEE];
+    let there = fifo.try_pop(&mut element)?;
+    assert_eq!(element.remove(0), 0xEE, "appended");
+    assert!(there || element.is_empty());
+    Ok(there.then_some(element))
+}
+
+proptest! {
+    /// MEM-13.1, MEM-13.2.
+    #[test]
+    fn it_is_a_queue(slots in 1..20u64, element in 1..40u64, steps in prop::collection::vec(prop::option::of((0..50usize, any::<u8>())), 1..200)) {
+        let (fifo, mut table, slot) = fifo(slots, element);
+        let capacity = slots.max(2).next_power_of_two();
+        prop_assert_eq!(fifo.shape().slots(), capacity);
+        prop_assert_eq!(table.fifo_element(slot, 0), Ok(element));
+        let mut oracle = VecDeque::new();
+        for step in steps {
+            match step {
+                Some((len, byte)) => {
+                    let bytes = vec![byte; len];
+                    let expected = match () {
+                        () if len as u64 > element => Err(Refusal::TooLong),
+                        () if oracle.len() as u64 == capacity => Err(Refusal::Full),
+                        () => {
+                            oracle.push_back(bytes.clone());
+                            Ok(())
+                        }
+                    };
+                    prop_assert_eq!(table.push(slot, 0, &bytes), expected);
+                }
+                None => prop_assert_eq!(pop(&fifo), Ok(oracle.pop_front())),
+            }
+        }
+    }
+
+    /// MEM-13.4: whatever is written over it, both ends end, say something that can be, and touch nothing outside it.
+    #[test]
+    fn a_destroyed_queue_is_an_error_and_harms_nothing_else(
+        damage in prop::collection::vec((0..70u64, prop_oneof![0..9u64, any::<u64>(), (0..9u64).prop_map(u64::wrapping_neg)]), 1..6),
+        before in 0..6usize,
+    ) {
+        let shape = Shape::new(4, 20).unwrap();
+        let len = shape.bytes() + 128;
+        let region = Region::private(len as usize).unwrap();
+        region.fill(shape.bytes(), 128, 0x5A).unwrap();
+        let mut table = RegionTable::new();
+        let slot = table.insert(region.clone(), Rights::ALL).unwrap().slot;
+        let fifo = Fifo::format(region.clone(), shape).unwrap();
+        (0..before).for_each(|_| { let _ = table.push(slot, 0, &[1; 20]); });
+        for (word, value) in damage {
+            region.store_u64(word * 8 % shape.bytes(), value).unwrap();
+        }
+        for _ in 0..10 {
+            match table.push(slot, 0, &[7; 20]) {
+                Ok(()) | Err(Refusal::Full | Refusal::NoFifo | Refusal::TooLong) => {}
+                other => prop_assert!(false, "{other:?}"),
+            }
+            match pop(&fifo) {
+                Ok(element) => prop_assert!(element.is_none_or(|element| element.len() <= 20)),
+                Err(error) => prop_assert_eq!(error, FifoError::Destroyed),
+            }
+        }
+        let mut behind = [0; 128];
+        region.read(shape.bytes(), &mut behind).unwrap();
+        prop_assert_eq!(behind, [0x5A; 128]);
+    }
+}
+
+/// MEM-13.4: each word that matters, overwritten with what cannot be.
+#[test]
+fn what_is_destroyed_is_said() {
+    let (tail, head, turn, length) = (TAIL_AT, HEAD_AT, 384, 392);
+    for (word, value, pushes, pops) in [
+        (MAGIC_AT, 1, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (SLOTS_AT, 3, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (SLOTS_AT, 1 << 40, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (SLOTS_AT, 64, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (ELEMENT_AT, 1 << 20, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (ELEMENT_AT, 0, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (tail, u64::MAX, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (head, 77, Ok(()), Err(FifoError::Destroyed)),
+        (turn, 1 << 50, Ok(()), Err(FifoError::Destroyed)),
+        (length, 9, Ok(()), Err(FifoError::Destroyed)),
+    ] {
+        let (fifo, mut table, slot) = fifo(4, 8);
+        table.push(slot, 0, &[9]).unwrap();
+        fifo.region.store_u64(word, value).unwrap();
+        assert_eq!(table.push(slot, 0, &[1]), pushes, "{word} {value}");
+        assert_eq!(pop(&fifo), pops, "{word} {value}");
+    }
+}
+
+#[test]
+fn places_where_no_fifo_is() {
+    let region = Region::private(4096).unwrap();
+    let mut table = RegionTable::new();
+    let slot = table.insert(region.clone(), Rights::ALL).unwrap().slot;
+    for offset in [0, 4, 3712, 3713, 4096, u64::MAX - 3] {
+        assert_eq!(table.push(slot, offset, &[1]), Err(Refusal::NoFifo), "{offset}");
+        assert_eq!(table.fifo_element(slot, offset), Err(Refusal::NoFifo));
+    }
+    assert_eq!(table.push(slot + 1, 0, &[1]), Err(Refusal::NoFifo));
+    let shape = Shape::new(1000, 8).unwrap();
+    assert!(matches!(Fifo::format(region, shape), Err(AccessError::OutOfBounds { .. })));
+    for (slots, element) in [(4, 0), (4, FIFO_ELEMENT_MAX + 1), (FIFO_SLOTS_MAX + 1, 8), (u64::MAX, 8)] {
+        assert_eq!(Shape::new(slots, element), None);
+    }
+}
+
+/// MEM-13.2: each element comes out once and whole, and those of one producer in their order, also for each of several consumers.
+#[test]
+fn producers_and_consumers_lose_nothing() {
+    const EACH: u64 = 20_000;
+    let (fifo, _, _) = fifo(64, 24);
+    let left = &std::sync::atomic::AtomicU64::new(2 * EACH);
+    let taken: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        for producer in 0..2 {
+            let region = fifo.region.clone();
+            scope.spawn(move || {
+                let mut table = RegionTable::new();
+                let slot = table.insert_local(region).unwrap();
+                for number in 0..EACH {
+                    let element = (producer << 32 | number).to_ne_bytes().repeat(1 + number as usize % 3);
+                    while let Err(refusal) = table.push(slot, 0, &element) {
+                        assert_eq!(refusal, Refusal::Full);
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+
+        let consumers: Vec<_> = (0..2)
+            .map(|_| {
+                let fifo = fifo.clone();
+                scope.spawn(move || {
+                    let mut taken = Vec::new();
+                    while left.load(Ordering::Relaxed) > 0 {
+                        let Some(element) = pop(&fifo).unwrap() else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        left.fetch_sub(1, Ordering::Relaxed);
+                        let words: Vec<u64> = element.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+                        let number = words[0] & u64::from(u32::MAX);
+                        assert_eq!(words, vec![words[0]; 1 + number as usize % 3]);
+                        taken.push(words[0]);
+                    }
+                    taken
+                })
+            })
+            .collect();
+        consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect()
+    });
+    for producer in 0..2 {
+        let own = |taken: &Vec<u64>| taken.iter().copied().filter(|word| word >> 32 == producer).collect::<Vec<_>>();
+        assert!(taken.iter().all(|taken| own(taken).is_sorted_by(|a, b| a < b)));
+    }
+    let mut all = taken.concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..2).flat_map(|producer| (0..EACH).map(move |number| producer << 32 | number)).collect::<Vec<_>>());
+}
