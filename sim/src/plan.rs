@@ -2,7 +2,7 @@
 
 use crate::fire::{self, Fire};
 use crate::net::{Narrow, Weather};
-use crate::program::{Layout, Mail, SharedPlan, Size, Work};
+use crate::program::{Layout, Mail, Registering, SharedPlan, Size, Work};
 use crate::random::Random;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -113,6 +113,8 @@ pub enum Role {
     Messenger(Mail),
     /// Uses remote memory.
     Accessor(Work),
+    /// Registers memory for a while, and writes to that of others.
+    Registrar(Registering),
     /// Shares arrays: its number among those of its node.
     Sharer(usize),
 }
@@ -245,6 +247,8 @@ impl Plan {
         }
         let scale = ease * if self.work == Scenario::Mixed { 0.4 } else { 1.0 };
         let (mail, work) = (wants(Scenario::Messages), wants(Scenario::Memory));
+        // Of a stream of their own, which leaves the others as they were.
+        let registrars = &mut Random::stream(self.seed, 0x7265_6769_7374);
         for _ in 0..self.nodes {
             let mut roles = Vec::new();
             for _ in 0..if mail { random.between(1, 2) } else { 0 } {
@@ -259,6 +263,11 @@ impl Plan {
             }
             if self.shared.is_some() {
                 roles.extend((0..self.sharers).map(Role::Sharer));
+            }
+            if work && registrars.chance(0.5) {
+                let count = amount(registrars, 48, 800.0 * scale);
+                let (in_flight, longest) = (registrars.spread(1, 12) as usize, longest.max(40_000));
+                roles.push(Role::Registrar(Registering { count, in_flight, longest }));
             }
             self.roles.push(roles);
         }

@@ -36,7 +36,7 @@ fn scenario_of(bug: Bug) -> Option<Scenario> {
             Scenario::Shared
         }
         Bug::KeepNumbersOfDead | Bug::ForgetKeepalive | Bug::NoticeDeathLate => Scenario::Kill,
-        Bug::TellRefusalsOnce => Scenario::Memory,
+        Bug::TellRefusalsOnce | Bug::ForgetRights => Scenario::Memory,
         Bug::TrustDoubts | Bug::ForgetProbed | Bug::RepeatTooLittle => Scenario::Fire,
         Bug::DeliverOrderedEarly | Bug::IgnoreClassRule | Bug::AcceptDuplicateMessage => Scenario::Messages,
         _ => return None,

@@ -81,6 +81,14 @@ impl Job {
         LocalRegion::new(&self.node, region, Rights::NONE, None, self.limit)
     }
 
+    /// Make memory reachable for peers that are told of it ([`LocalRegion::remote_id`]), without a name.
+    ///
+    /// # Errors
+    /// Rights that lent memory cannot grant; the table of regions is full.
+    pub fn expose(&self, region: Region, rights: Rights) -> Result<LocalRegion> {
+        LocalRegion::new(&self.node, region, rights, None, self.limit)
+    }
+
     /// Make memory reachable for peers, under a name of up to 48 bytes.
     ///
     /// # Errors

@@ -38,11 +38,12 @@ pub enum Bug {
     NoticeDeathLate = 28,
     RepeatElement = 29,
     RepeatPush = 30,
+    ForgetRights = 31,
 }
 
 impl Bug {
     /// All of them, for the test that plants each in turn.
-    pub const ALL: [Bug; 30] = [
+    pub const ALL: [Bug; 31] = [
         Bug::AcceptDuplicateDatagram,
         Bug::AcceptDuplicateMessage,
         Bug::DeliverOrderedEarly,
@@ -73,6 +74,7 @@ impl Bug {
         Bug::NoticeDeathLate,
         Bug::RepeatElement,
         Bug::RepeatPush,
+        Bug::ForgetRights,
     ];
 }
 

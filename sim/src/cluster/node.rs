@@ -4,7 +4,9 @@ use crate::net::{SharedMailbox, SimLink, address_of, nowhere, open};
 use crate::oracle::{FifosOracle, NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
 use crate::plan::{Plan, Role};
-use crate::program::{Accessor, Context, FIXED_LEN, Layout, Mail, Messenger, Program, Sharer, SimEngine, Together, WORDS_LEN};
+use crate::program::{
+    Accessor, Context, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar, Sharer, SimEngine, Together, WORDS_LEN,
+};
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
@@ -301,6 +303,7 @@ fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {
         match (role, &plan.shared) {
             (Role::Messenger(mail), _) => threads.push(Box::new(Messenger::new(*mail, stream(at)))),
             (Role::Accessor(work), _) => threads.push(Box::new(Accessor::new(*work, stream(at)))),
+            (Role::Registrar(work), _) => threads.push(Box::new(Registrar::new(*work, stream(at)))),
             (Role::Sharer(thread), Some(shared)) => {
                 threads.push(Box::new(Sharer::new(Arc::clone(shared), *thread, plan.sharers, stream(at))));
             }

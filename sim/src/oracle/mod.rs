@@ -17,7 +17,7 @@ use oikaze::engine::Failure;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who looks: a node, and which of its lives.
 pub type Viewer = (Rank, u8);
@@ -35,6 +35,8 @@ pub struct Oracle {
     pub sums: SumsOracle,
     /// Of locks and collectives.
     pub shared: SharedOracle,
+    /// Keys and lengths of registrations that come and go, by node and piece of memory.
+    pub registered: BTreeMap<(Rank, usize), (u64, u64)>,
     /// The node that was killed.
     pub killed: Option<Rank>,
     /// The node that was cut off from all others.
@@ -57,6 +59,7 @@ impl Oracle {
             fifos: FifosOracle::default(),
             sums: SumsOracle::default(),
             shared: SharedOracle::new(nodes),
+            registered: BTreeMap::new(),
             killed: None,
             isolated: None,
             closing: false,

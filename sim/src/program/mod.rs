@@ -5,6 +5,7 @@ mod doing;
 mod layout;
 mod messenger;
 mod plan_shared;
+mod registrar;
 mod sharer;
 
 pub use accessor::{Accessor, Work};
@@ -12,6 +13,7 @@ pub use layout::{FIXED_LEN, Layout, ONES, WORDS_LEN};
 pub use messenger::{Mail, Messenger};
 pub use plan_shared::SharedPlan;
 pub use plan_shared::Size;
+pub use registrar::{Registering, Registrar};
 pub use sharer::{Sharer, Together, access_letter};
 
 use crate::net::SimLink;

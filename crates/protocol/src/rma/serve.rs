@@ -51,7 +51,8 @@ impl Rma {
             Some(Transfer::Put { key, offset, len, missed }) => {
                 let Some(at) = within(*offset, *len, start, bytes) else { return };
                 // By key again: the region may be gone by now, and its slot another's, or grant less (MEM-3.4, MEM-1.7).
-                match memory.locate(*key, at, bytes.len() as u64, Rights::WRITE) {
+                let right = if planted(Bug::ForgetRights) { Rights::NONE } else { Rights::WRITE };
+                match memory.locate(*key, at, bytes.len() as u64, right) {
                     Ok(region) => memory.write(region, at, bytes),
                     Err(refusal) => *missed = Some(refusal),
                 }

@@ -1,0 +1,140 @@
+//! Registrations that begin and end while a peer writes: never a byte changes after the end, also not if the memory has another owner.
+//!
+//! `make test` runs 10^4 of them; `make soak` sets OIKAZE_REGISTRATIONS to 10^6.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{Job, LocalRegion, Operation, Refusal, Region, RemoteId, Rights};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use support::cluster;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const CANARY: u8 = 0xC4;
+const LENS: [usize; 8] = [8, 64, 500, 4096, 9000, 30_000, 100_000, 300_000];
+
+/// What both sides know: where a peer may write now, and what came of it.
+#[derive(Default)]
+struct Board {
+    open: Mutex<[Option<RemoteId>; LENS.len()]>,
+    over: AtomicBool,
+    done: AtomicU64,
+    refused: AtomicU64,
+}
+
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+fn is_untouched(memory: &Region) -> bool {
+    let mut bytes = vec![0; memory.len()];
+    memory.read(0, &mut bytes).unwrap();
+    bytes.iter().all(|byte| *byte == CANARY)
+}
+
+fn owner(job: &Job, board: &Board, count: u64) {
+    let memories = LENS.map(|len| if len % 3 == 0 { Region::shared(len) } else { Region::private(len) }.unwrap());
+    memories.iter().for_each(|memory| memory.fill(0, memory.len() as u64, CANARY).unwrap());
+    let mut open = LENS.map(|_| None::<LocalRegion>);
+    // Who has a piece of memory between two registrations: a region that may only be read.
+    let mut others = LENS.map(|_| None);
+    let (mut state, mut begun) = (7, 0);
+    while begun < count {
+        let which = random(&mut state, LENS.len() as u64) as usize;
+        let memory = &memories[which];
+        let now = match open[which].take() {
+            None => {
+                assert!(is_untouched(memory), "{} bytes were written after the end of a registration, {begun}", memory.len());
+                drop(others[which].take());
+                begun += 1;
+                Some(job.expose(memory.clone(), Rights::ALL).unwrap())
+            }
+            Some(region) if random(&mut state, 4) == 0 => {
+                begun += 1;
+                Some(region.reregister(Rights::ALL).unwrap())
+            }
+            Some(region) => {
+                assert_eq!(region.deregister().unwrap().view_ptr(), memory.view_ptr());
+                memory.fill(0, memory.len() as u64, CANARY).unwrap();
+                others[which] = (random(&mut state, 2) == 0).then(|| job.expose(memory.clone(), Rights::READ).unwrap());
+                None
+            }
+        };
+        board.open.lock().unwrap()[which] = now.as_ref().map(LocalRegion::remote_id);
+        open[which] = now;
+        // For a while things arrive, as long as it takes to be in the middle of something.
+        let _ = job.receive(None, Some(Duration::from_micros(random(&mut state, 4) * 10)));
+    }
+    for (region, memory) in open.into_iter().zip(&memories) {
+        if let Some(region) = region {
+            region.deregister().unwrap();
+            memory.fill(0, memory.len() as u64, CANARY).unwrap();
+        }
+    }
+    board.over.store(true, Ordering::Release);
+    // What was under way at the end may come until the other has seen the end of it.
+    job.barrier().unwrap();
+    assert!(memories.iter().all(is_untouched));
+}
+
+fn writer(job: &Job, board: &Board) {
+    let source = job.register(Region::zeroed(300_000).unwrap()).unwrap();
+    source.fill(0, 300_000, 0x11).unwrap();
+    let mut under_way: VecDeque<Operation<()>> = VecDeque::new();
+    let mut state = 9;
+    let settle = |operation: Operation<()>| match operation.wait_for(PATIENCE) {
+        Ok(()) => board.done.fetch_add(1, Ordering::Relaxed),
+        Err(error) => {
+            assert_eq!(error.refusal(), Some(Refusal::UnknownKey), "{error}");
+            board.refused.fetch_add(1, Ordering::Relaxed)
+        }
+    };
+    while !board.over.load(Ordering::Acquire) {
+        let open: Vec<RemoteId> = board.open.lock().unwrap().iter().flatten().copied().collect();
+        for id in open {
+            let offset = random(&mut state, id.len);
+            let len = 1 + random(&mut state, id.len - offset);
+            let there = job.remote(id).unwrap();
+            under_way.push_back(match len {
+                ..=64 => there.put_copy(offset, &[0x22; 64][..len as usize]).unwrap(),
+                _ => there.put(offset, source.slice(0..len as usize).unwrap()),
+            });
+        }
+        while under_way.len() > 16 {
+            settle(under_way.pop_front().unwrap());
+        }
+    }
+    under_way.into_iter().for_each(|operation| {
+        settle(operation);
+    });
+    job.barrier().unwrap();
+}
+
+fn registrations(settings: &Settings, count: u64) {
+    let board = Board::default();
+    cluster(2, settings, |job| if job.rank() == 0 { owner(&job, &board, count) } else { writer(&job, &board) });
+    let (done, refused) = (board.done.into_inner(), board.refused.into_inner());
+    println!("{count} registrations against {done} puts that were done and {refused} that were refused");
+    assert!(done + refused > 0);
+}
+
+fn count() -> u64 {
+    std::env::var("OIKAZE_REGISTRATIONS").ok().map_or(10_000, |text| text.parse().expect("a number"))
+}
+
+/// MEM-1.8, MEM-3.4.
+#[test]
+fn no_byte_changes_after_a_registration_has_ended() {
+    registrations(&Settings::default(), count());
+}
+
+/// The same where datagrams come late, twice and in any order: what is sent again may find its region gone.
+#[test]
+fn no_byte_changes_on_a_bad_network_either() {
+    let fault = Some("loss=0.05,duplicate=0.05,reorder=0.1,seed=11".to_owned());
+    registrations(&Settings { fault, ..Settings::default() }, count() / 10);
+}
