@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod exchange;
 mod lab;
 mod papers;
 mod peers;
@@ -36,6 +37,8 @@ enum What {
     Remote(suite::WireRun),
     /// Two processes of one machine, beside UCX through shared memory.
     Shm(suite::Run),
+    /// Pages that change place, beside copies of their bytes.
+    Exchange(exchange::Run),
     /// Figures of the papers that this comes from, measured again.
     Papers(papers::Run),
     /// One end of a floor (started by the bench itself).
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         What::Wind(run) => wind::SUITE.on_wires(&run),
         What::Remote(run) => remote::SUITE.on_wires(&run),
         What::Shm(run) => shm::SUITE.here(&run),
+        What::Exchange(run) => exchange::bench(&run),
         What::Floor(role) => peers::floor::play(&role),
         What::Papers(run) => papers::bench(&run),
         What::Tcp(role) => peers::tcp::play(&role),

@@ -37,6 +37,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// Its case, and what else sets it apart where there is no wire.
+    fn label(&self) -> String {
+        match (self.threads, self.mode) {
+            (Some(threads), Some(mode)) => format!("{} {mode} {threads}", self.case),
+            _ => self.case.to_owned(),
+        }
+    }
+
     /// What was measured, whoever did it.
     fn what(&self) -> impl PartialEq {
         (self.case, self.size, self.mtu, self.mode, self.threads)
@@ -72,7 +80,7 @@ pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error>
 /// The table: each case's systems, with the ratio to the floor of the same case, wire and size.
 pub fn table(records: &[Record], floor: &str) -> String {
     let mut text = format!(
-        "{:<16}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   rounds\n",
+        "{:<22}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   rounds\n",
         "case", "size", "mtu", "system", "value", "unit", "× floor"
     );
     for record in records {
@@ -80,8 +88,8 @@ pub fn table(records: &[Record], floor: &str) -> String {
         let ratio = base.map_or_else(|| "-".to_owned(), |base| format!("{:.2}", record.value / base.value));
         let (low, high) = record.rounds.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &r| (low.min(r), high.max(r)));
         text += &format!(
-            "{:<16}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   {} to {}\n",
-            record.case,
+            "{:<22}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   {} to {}\n",
+            record.label(),
             record.size,
             record.mtu.map_or_else(|| "-".to_owned(), |mtu| mtu.to_string()),
             record.system,

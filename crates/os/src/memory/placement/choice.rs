@@ -35,7 +35,6 @@ pub(super) fn choose(
     match (way, huge) {
         (Way::Copy, _) => nothing,
         (Way::Move, _) => all,
-        (Way::Auto, _) if to.len < LEAST => nothing,
         (Way::Auto, Some(size)) => {
             let moved = huge_moves::whole(to.at.addr().get(), from.at.addr().get(), to.len, size);
             if !moved.is_empty() && crossovers().huge.is_some() { Choice { moved, ..all } } else { nothing }

@@ -1,7 +1,7 @@
 //! The choice of a way, and the calls.
 
 use super::calibration::{Calibration, Crossovers, others_run};
-use super::choice::{Choice, choose};
+use super::choice::{Choice, LEAST, choose};
 use super::mover::Mover;
 use super::span::Span;
 use super::spare::CHUNK;
@@ -151,10 +151,12 @@ impl Placement {
         each: &mut dyn FnMut(&mut dyn FnMut()),
     ) -> Result<Placed, PlacementError> {
         to.check_apart(from)?;
-        let mover = match (way, self.mover_for(to, from)) {
-            (Way::Copy, _) => None,
-            (Way::Auto, mover) => mover.ok(),
-            (Way::Move, mover) => Some(mover.map_err(|why| {
+        // So little is copied in any case that nothing need be found out.
+        let way = if way == Way::Auto && to.len < LEAST { Way::Copy } else { way };
+        let mover = match way {
+            Way::Copy => None,
+            Way::Auto => self.mover_for(to, from).ok(),
+            Way::Move => Some(self.mover_for(to, from).map_err(|why| {
                 let (from, to) = (from.region.kind(), to.region.kind());
                 PlacementError::NotMovable { from, to, why }
             })?),

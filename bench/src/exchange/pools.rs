@@ -1,0 +1,136 @@
+//! The memory that is walked through, and one walk.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use oikaze::{PageSize, PlacementError, Region, page_size};
+use oikaze_os::memory::MemoryError;
+use oikaze_os::memory::placement::{Pages, Placement, Way, install, retract};
+
+/// Bytes of a pool: more than any cache holds.
+pub const POOL: usize = 512 << 20;
+/// Operations of a walk, at most.
+const MOST: usize = 2000;
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    Copy,
+    Exchange,
+    Move,
+    Install,
+    Auto,
+}
+
+/// Memory of one size of pages.
+pub struct Pools {
+    /// Two that are full.
+    a: Region,
+    b: Region,
+    /// One that is empty.
+    empty: Region,
+    shared: Region,
+}
+
+impl Pools {
+    pub fn new(pages: PageSize) -> Result<Self, MemoryError> {
+        let full = || Region::private_of(POOL, pages).inspect(|region| _ = region.fill(0, POOL as u64, 1));
+        let shared = Region::shared_of(POOL, pages)?;
+        let _ = shared.fill(0, POOL as u64, 1);
+        Ok(Self { a: full()?, b: full()?, empty: Region::private_of(POOL, pages)?, shared })
+    }
+
+    /// Microseconds for one operation of `size` bytes, with the look at them that follows: the mean of a walk through as much as `volume`.
+    ///
+    /// # Errors
+    /// The placement's.
+    pub fn measure(&self, act: Act, size: usize, volume: usize, full: bool) -> Result<f64, PlacementError> {
+        let operations = (volume / size).clamp(1, MOST);
+        // Spread over the whole pool; where there is room between the places, a copy has its own, which no other way has just warmed.
+        let stride = POOL / operations / size * size;
+        let shift = if act == Act::Copy { stride / 2 / size * size } else { 0 };
+        if act == Act::Install {
+            retract(Pages { region: &self.shared, offset: 0 }, (POOL / page_size()) as u64)?;
+        }
+        let begun = Instant::now();
+        for operation in 0..operations {
+            let offset = (operation * stride + shift) as u64;
+            look(self.one(act, offset, size)?, offset, size, full);
+        }
+        let took = begun.elapsed();
+        if act == Act::Move {
+            // What has moved goes back, so that the place is empty again.
+            for operation in 0..operations {
+                let offset = (operation * stride) as u64;
+                carry(&self.empty, &self.a, offset, size, Way::Move)?;
+            }
+        }
+        Ok(took.as_secs_f64() * 1e6 / operations as f64)
+    }
+
+    /// One operation, and where to look then.
+    fn one(&self, act: Act, offset: u64, size: usize) -> Result<&Region, PlacementError> {
+        let pages = (size / page_size()) as u64;
+        let (a, b) = (Pages { region: &self.a, offset }, Pages { region: &self.b, offset });
+        match act {
+            Act::Copy => carry(&self.a, &self.b, offset, size, Way::Copy).map(|()| &self.b),
+            Act::Auto => carry(&self.a, &self.b, offset, size, Way::Auto).map(|()| &self.b),
+            Act::Move => carry(&self.a, &self.empty, offset, size, Way::Move).map(|()| &self.empty),
+            Act::Exchange => Placement::of_this_process().exchange(a, b, pages, Way::Move).map(|_| &self.b),
+            Act::Install => install(Pages { region: &self.shared, offset }, pages).map(|()| &self.shared),
+        }
+    }
+}
+
+fn carry(from: &Region, to: &Region, offset: u64, size: usize, way: Way) -> Result<(), PlacementError> {
+    let (from, to) = (Pages { region: from, offset }, Pages { region: to, offset });
+    Placement::of_this_process().transfer(from, to, (size / page_size()) as u64, way).map(drop)
+}
+
+/// Read one word a page, or all bytes.
+fn look(region: &Region, offset: u64, size: usize, full: bool) {
+    let mut bytes = [0; 4096];
+    let (first, end) = (offset as usize, offset as usize + size);
+    if full {
+        for at in (first..end).step_by(bytes.len()) {
+            _ = region.read(at as u64, &mut bytes);
+            black_box(&mut bytes);
+        }
+    } else {
+        for at in (first..end).step_by(page_size()) {
+            _ = black_box(region.load_u64(at as u64));
+        }
+    }
+}
+
+/// Another thread of this process, on the other core, that computes until this is dropped.
+pub struct Busy {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Busy {
+    pub fn start() -> std::io::Result<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let compute = move || {
+            let _ = oikaze_os::cpu::pin_to_core(1);
+            let mut sum = 0_u64;
+            while !seen.load(Ordering::Relaxed) {
+                sum = black_box(sum.wrapping_add(1));
+            }
+        };
+        let thread = std::thread::Builder::new().name("busy".into()).spawn(compute)?;
+        Ok(Self { over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
