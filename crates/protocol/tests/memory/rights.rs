@@ -128,5 +128,5 @@ fn a_name_stands_for_what_its_region_is_now() {
 fn rights_are_said_in_words() {
     assert_eq!(Rights::NONE.to_string(), "none");
     assert_eq!(Rights::ATOMIC.to_string(), "atomic");
-    assert_eq!(Rights::ALL.to_string(), "read and write and atomic");
+    assert_eq!(Rights::ALL.to_string(), "read and write and atomic and push");
 }
