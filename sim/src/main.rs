@@ -67,6 +67,8 @@ enum Which {
     Fire,
     /// Connections set up on a bad network
     Setups,
+    /// 1 added 100,000 times a seed on a bad network, with nodes that die
+    Counts,
     All,
 }
 
@@ -80,6 +82,7 @@ impl Which {
             Which::Kill => Scenario::Kill,
             Which::Fire => Scenario::Fire,
             Which::Setups => Scenario::Setups,
+            Which::Counts => Scenario::Counts,
             Which::All => return None,
         })
     }

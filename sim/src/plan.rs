@@ -28,11 +28,13 @@ pub enum Scenario {
     Fire,
     /// Connections are set up on a bad network.
     Setups,
+    /// 1 is added to a few words a hundred thousand times; of every second seed a node dies meanwhile.
+    Counts,
 }
 
 impl Scenario {
     /// Each of them.
-    pub const ALL: [Scenario; 7] = [
+    pub const ALL: [Scenario; 8] = [
         Scenario::Messages,
         Scenario::Memory,
         Scenario::Shared,
@@ -40,6 +42,7 @@ impl Scenario {
         Scenario::Kill,
         Scenario::Fire,
         Scenario::Setups,
+        Scenario::Counts,
     ];
 
     /// Its name on the command line.
@@ -53,6 +56,7 @@ impl Scenario {
             Scenario::Kill => "kill",
             Scenario::Fire => "fire",
             Scenario::Setups => "setups",
+            Scenario::Counts => "counts",
         }
     }
 
@@ -115,6 +119,8 @@ pub enum Role {
     Accessor(Work),
     /// Registers memory for a while, and writes to that of others.
     Registrar(Registering),
+    /// Adds 1 so often.
+    Counter(u64),
     /// Shares arrays: its number among those of its node.
     Sharer(usize),
 }
@@ -160,6 +166,10 @@ pub struct Plan {
     pub deadline: Time,
 }
 
+/// Nodes that count in [`Scenario::Counts`], and how often each adds: 100,000 times a seed.
+const COUNTING_NODES: u32 = 4;
+const COUNTS: u64 = 25_000;
+
 /// An operation of a healthy cluster may take this long on the worst network.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -170,10 +180,12 @@ impl Plan {
         let random = &mut Random::stream(seed, 0x706c_616e);
         let nodes = if random.chance(0.1) { random.between(6, 8) } else { random.between(2, 5) } as u32;
         let fire = (scenario == Scenario::Fire).then(|| Fire::of_seed(seed));
-        let killing = scenario == Scenario::Kill || fire.is_some_and(Fire::kills);
+        let counting = scenario == Scenario::Counts;
+        let killing = scenario == Scenario::Kill || fire.is_some_and(Fire::kills) || (counting && !seed.is_multiple_of(2));
         let (nodes, mut weather) = match (scenario, fire) {
             (_, Some(fire)) => (nodes, fire.weather(random, nodes)),
             (Scenario::Kill, _) => (nodes, Weather::mild(random)),
+            (Scenario::Counts, _) => (COUNTING_NODES, Weather::bad(random)),
             (Scenario::Setups, _) => (fire::SET_UP_NODES, fire::set_up_weather(seed, random)),
             _ => (nodes, Weather::any(random, nodes)),
         };
@@ -210,6 +222,10 @@ impl Plan {
             deadline: Time::default() + PATIENCE,
         };
         plan.draw_threads(random, ease);
+        if counting {
+            plan.accessors = 1;
+            plan.roles = vec![vec![Role::Counter(COUNTS)]; nodes as usize];
+        }
         if let Some(fire) = fire {
             fire.strike(&mut plan, random);
         } else if scenario == Scenario::Setups {

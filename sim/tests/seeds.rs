@@ -7,7 +7,7 @@ use oikaze_sim::run::run;
 #[test]
 fn a_seed_repeats_itself_bit_for_bit() {
     for scenario in Scenario::ALL {
-        for seed in 40..48 {
+        for seed in 40..if scenario == Scenario::Counts { 41 } else { 48 } {
             let (one, two) = (run(seed, scenario, false), run(seed, scenario, false));
             assert_eq!(one.digest, two.digest, "{} {seed}", scenario.name());
             assert!(one.digest.1 > 10);
@@ -23,10 +23,12 @@ fn seeds_differ() {
 #[test]
 fn every_scenario_keeps_its_promises() {
     for scenario in Scenario::ALL {
-        let asked = Hunt { from: 0, seeds: 20, jobs: 2, scenario: Some(scenario), stop_at_first: true };
+        // Of 100,000 additions each, one without a death and one with one.
+        let seeds = if scenario == Scenario::Counts { 2 } else { 20 };
+        let asked = Hunt { from: 0, seeds, jobs: 2, scenario: Some(scenario), stop_at_first: true };
         let hunted = hunt(&asked, |_| {});
         assert!(hunted.failures.is_empty(), "{}", hunted.failures[0]);
-        assert_eq!(hunted.runs, 20);
+        assert_eq!(hunted.runs, seeds);
     }
 }
 

@@ -81,7 +81,8 @@ const SET_UPS: u64 = 72;
 /// # Errors
 /// A seed failed; its output says how to run it again.
 pub fn simulate(first: u64, seeds: u64) -> Result<(), String> {
-    for (scenario, seeds) in [("all", seeds), ("fire", seeds), ("setups", SET_UPS.max(seeds / 10))] {
+    let counts = (seeds / 80).max(4);
+    for (scenario, seeds) in [("all", seeds), ("fire", seeds), ("setups", SET_UPS.max(seeds / 10)), ("counts", counts)] {
         println!("simulated clusters: {scenario}");
         let (seeds, first) = (seeds.to_string(), first.to_string());
         let sim = cargo(&["run", "--quiet", "--release", "-p", "oikaze-sim", "--", "--scenario", scenario]);

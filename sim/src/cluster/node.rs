@@ -5,7 +5,7 @@ use crate::oracle::{FifosOracle, NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
 use crate::plan::{Plan, Role};
 use crate::program::{
-    Accessor, Context, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar, Sharer, SimEngine, Together, WORDS_LEN,
+    Accessor, Context, Counter, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar, Sharer, SimEngine, Together, WORDS_LEN,
 };
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
@@ -304,6 +304,7 @@ fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {
             (Role::Messenger(mail), _) => threads.push(Box::new(Messenger::new(*mail, stream(at)))),
             (Role::Accessor(work), _) => threads.push(Box::new(Accessor::new(*work, stream(at)))),
             (Role::Registrar(work), _) => threads.push(Box::new(Registrar::new(*work, stream(at)))),
+            (Role::Counter(count), _) => threads.push(Box::new(Counter::new(*count, stream(at)))),
             (Role::Sharer(thread), Some(shared)) => {
                 threads.push(Box::new(Sharer::new(Arc::clone(shared), *thread, plan.sharers, stream(at))));
             }

@@ -99,6 +99,17 @@ impl Weather {
         weather
     }
 
+    /// Loss, duplication, reordering and damage, always some of each.
+    #[must_use]
+    pub fn bad(random: &mut Random) -> Weather {
+        let mut weather = Weather::fair(random);
+        let mut level = |least: u64, most: u64| random.between(least, most) as f64 / 100.0;
+        let (loss, duplicate, reorder, corrupt) = (level(1, 20), level(1, 30), level(1, 30), level(1, 5));
+        let faults = &mut weather.faults;
+        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (loss, duplicate, reorder, corrupt);
+        weather
+    }
+
     /// No faults; the time a datagram takes is drawn.
     #[must_use]
     pub fn fair(random: &mut Random) -> Weather {

@@ -1,6 +1,7 @@
 //! Programs: what the threads of simulated nodes do. No threads: each is polled after every turn of its node's engine.
 
 mod accessor;
+mod counter;
 mod doing;
 mod layout;
 mod messenger;
@@ -9,6 +10,7 @@ mod registrar;
 mod sharer;
 
 pub use accessor::{Accessor, Work};
+pub use counter::Counter;
 pub use layout::{FIXED_LEN, Layout, ONES, WORDS_LEN};
 pub use messenger::{Mail, Messenger};
 pub use plan_shared::SharedPlan;

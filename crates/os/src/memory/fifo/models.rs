@@ -64,7 +64,7 @@ impl Cells for Model {
         self.word(cell).store(value, order);
     }
     fn claim(&self, cell: Cell, old: u64, new: u64) -> Result<(), u64> {
-        self.word(cell).compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).map(drop)
+        self.word(cell).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
     fn write(&self, position: u64, bytes: &[u8]) {
         // SAFETY: the queue hands the slot to one producer; loom finds out if it does not.

@@ -3,6 +3,9 @@
 //! Each slot carries a turn. `turn == position`: free for the producer that claims this position of the tail. `turn == position + 1`: filled,
 //! for the consumer that claims this position of the head, which sets it to `position + slots`: free for the next round. Whatever stands
 //! there instead was written by somebody who should not have: both sides say so, touch nothing but this queue, and end (MEM-13.4).
+//!
+//! To tell that from a turn that is merely old, positions are released and acquired, too: who knows one sees no turn from before the one that its
+//! slot had when it was claimed one round ago. (Vyukov's own leaves them relaxed; loom found the difference.)
 
 use super::shape::Shape;
 use core::sync::atomic::Ordering;
@@ -24,7 +27,7 @@ pub(super) enum Cell {
 pub(super) trait Cells {
     fn load(&self, cell: Cell, order: Ordering) -> u64;
     fn store(&self, cell: Cell, value: u64, order: Ordering);
-    /// Compare and swap, relaxed; fails with what is there.
+    /// Compare and swap, releasing and acquiring; fails with what is there, acquired.
     fn claim(&self, cell: Cell, old: u64, new: u64) -> Result<(), u64>;
     /// The element at this position becomes these bytes.
     fn write(&self, position: u64, bytes: &[u8]);
@@ -51,7 +54,7 @@ const TRIES: usize = 1000;
 
 /// Put an element in (of at most the length that the shape permits), behind all that were put in before (MEM-13.2).
 pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(), NotPushed> {
-    let mut tail = queue.load(Cell::Tail, Ordering::Relaxed);
+    let mut tail = queue.load(Cell::Tail, Ordering::Acquire);
     for _ in 0..TRIES {
         let turn = queue.load(Cell::Turn(tail), Ordering::Acquire);
         match turn.wrapping_sub(tail).cast_signed() {
@@ -71,7 +74,7 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
             }
             // Another producer was faster: then the tail has moved.
             1.. => {
-                let now = queue.load(Cell::Tail, Ordering::Relaxed);
+                let now = queue.load(Cell::Tail, Ordering::Acquire);
                 if now == tail {
                     return Err(NotPushed::Destroyed);
                 }
@@ -84,7 +87,7 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
 
 /// Take the oldest element out, appending it; `false`: there is none. (One that is being put in at this moment is there when it is in.)
 pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Result<bool, Destroyed> {
-    let mut head = queue.load(Cell::Head, Ordering::Relaxed);
+    let mut head = queue.load(Cell::Head, Ordering::Acquire);
     for _ in 0..TRIES {
         let filled = head.wrapping_add(1);
         let turn = queue.load(Cell::Turn(head), Ordering::Acquire);
@@ -107,7 +110,7 @@ pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Resul
             ..-1 => return Err(Destroyed),
             // Another consumer was faster: then the head has moved.
             1.. => {
-                let now = queue.load(Cell::Head, Ordering::Relaxed);
+                let now = queue.load(Cell::Head, Ordering::Acquire);
                 if now == head {
                     return Err(Destroyed);
                 }
