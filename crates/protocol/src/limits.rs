@@ -171,6 +171,12 @@ pub const PUSH_PAUSE_MIN: Duration = Duration::from_micros(20);
 pub const PUSH_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Elements of one peer's accumulates of which not all bytes have come: a fragment begins and ends in one.
 pub const CUT_ELEMENTS_PER_PEER: usize = 16_384;
+/// An operation whose pages were not in its target's memory is tried again after this, at first …
+pub const PRESENT_PAUSE_MIN: Duration = Duration::from_micros(100);
+/// … and after this at last, …
+pub const PRESENT_PAUSE_MAX: Duration = Duration::from_millis(20);
+/// … until it has been tried for so long: what a slow disk takes for pages that many wait for.
+pub const PRESENT_TIME: Duration = Duration::from_secs(30);
 /// Accesses refused to peers that a node remembers one by one; all are counted.
 pub const REFUSALS_KEPT: usize = 256;
 /// Answers to one peer that Wind has not taken yet.

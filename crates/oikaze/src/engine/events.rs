@@ -55,6 +55,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         match event {
             Event::Established => {}
             Event::Acknowledged(token) => self.acknowledged(token),
+            Event::Returned => {
+                if let Some(message) = self.peers.get_mut(peer).and_then(|peer| peer.connection.take_returned()) {
+                    self.returned(peer, message);
+                }
+            }
             Event::Refused(token, refusal) => self.refused(token, refusal),
             Event::Failed(token, _) => self.lost(peer, token),
             Event::Dead(death) => self.peer_died(peer, death),
@@ -67,6 +72,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn acknowledged(&mut self, token: Token) {
+        self.again.forget(token);
         match Owner::of(token) {
             Owner::Nobody => {}
             Owner::Operation | Owner::Remote => self.rma.acknowledged(token),
@@ -75,6 +81,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn refused(&mut self, token: Token, refusal: Refusal) {
+        self.again.forget(token);
         match Owner::of(token) {
             Owner::Nobody => {}
             Owner::Operation | Owner::Remote => self.rma.refused(token, refusal),
@@ -91,6 +98,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn peer_died(&mut self, peer: Rank, death: Death) {
+        self.abandon_again(peer);
         self.rma.node_died(peer);
         self.coherence.node_died(peer, &mut self.pages);
         if let Some(known) = self.peers.touch(peer) {
@@ -141,7 +149,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    fn death_of(&self, rank: Rank) -> Death {
+    pub(super) fn death_of(&self, rank: Rank) -> Death {
         self.peers.get(rank).and_then(|peer| peer.death).unwrap_or(Death::Silent)
     }
 

@@ -8,6 +8,7 @@
 //! The engine knows neither threads nor locks nor clocks; [`crate::node`] gives it those, the simulator gives it others.
 
 mod active;
+mod again;
 mod allowance;
 mod batch;
 mod bodies;
@@ -142,6 +143,7 @@ pub struct Engine<L, P> {
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
     to_self: to_self::ToSelf,
+    again: again::Again,
     deaths: VecDeque<(Rank, Death)>,
     notices: Vec<String>,
     counters: Counters,
@@ -212,6 +214,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
             to_self: to_self::ToSelf::default(),
+            again: again::Again::default(),
             deaths: VecDeque::new(),
             notices: Vec::new(),
             counters: Counters::default(),

@@ -114,7 +114,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut damaged = false;
         if neighbour.has_records() {
             let mut upper = Upward { rma, coherence, memory, pages, bodies };
-            match neighbour.take(rank, &mut upper) {
+            // Of what has gone into a ring, the sender keeps nothing that it could send again (MEM-1.11).
+            upper.memory.wait_for_pages(true);
+            let taken = neighbour.take(rank, &mut upper);
+            upper.memory.wait_for_pages(false);
+            match taken {
                 Ok(taken) => came += taken,
                 Err(_) => damaged = true,
             }

@@ -95,7 +95,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (to, message) = match request {
             Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
             Request::Get { into, from, .. } if !memory.is_usable(into.region, into.offset, into.len) => {
-                (from, Err(RmaError::DestinationGone))
+                let gone = memory.region(into.region).is_none();
+                (from, Err(if gone { RmaError::DestinationGone } else { RmaError::Absent }))
             }
             Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
             Request::PutBlock { to, key, block, body, signal } => (to, rma.put_block(key, *block, body, signal, token)),
@@ -139,7 +140,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Hand a message to the peer's connection, or into its ring; a message that cannot be taken fails at once.
-    fn post(&mut self, to: Rank, mut message: Message) {
+    pub(super) fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
         // What could not be read would be lost here for ever (MEM-1.5).
         let copy = if self.is_neighbour(to) { None } else { self.copy_if_better(to, &message) };
@@ -147,7 +148,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             message.body = copy;
         } else if !self.is_readable(&message.body) {
             self.rma.unposted(&message);
-            return self.fail(to, token, Failure::Remote(RmaError::SourceGone));
+            let gone = message.body.region().is_none_or(|region| self.memory.region(region).is_none());
+            return self.fail(to, token, Failure::Remote(if gone { RmaError::SourceGone } else { RmaError::Absent }));
         }
         let Self { peers, memory, .. } = self;
         let posted = if let Some(Peer { neighbour: Some(neighbour), .. }) = peers.get_mut(to) {

@@ -56,6 +56,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let outcome = upper.deliver(*me, number, message.class, &message.head, Delivered::Bytes(&body));
         match outcome {
             Ok(()) => self.acknowledged(message.token),
+            Err(Refusal::NotPresent) => {
+                let me = *me;
+                let body = Body::Inline(body);
+                let Message { class, urgent, credited, head, token, .. } = message;
+                self.returned(me, Message { class, urgent, credited, head, body, token });
+            }
             Err(refusal) => self.refused(message.token, refusal),
         }
         true
@@ -63,7 +69,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// A piece at a time: packed, they may be longer than any memory.
     fn rows_to_self(&mut self, number: u64, head: &[u8], class: Class, token: Token, rows: &Rows) {
+        self.memory.wait_for_pages(true);
         let outcome = self.place_rows(number, head, class, rows);
+        self.memory.wait_for_pages(false);
         match outcome {
             Ok(true) => self.acknowledged(token),
             Ok(false) => {

@@ -85,6 +85,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.unfinished = false;
         self.settle_events();
         self.peers.timers(now);
+        self.post_again(now);
         self.take_submissions(now);
         let owed = self.post_replies();
         let deferred = self.rma.answers();
@@ -111,6 +112,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.more
             || self.is_stopped()
             || self.to_self.is_due()
+            || self.again.next().is_some_and(|due| due <= now)
             || self.coherence.owes()
             || self.rma.answers() > 0
             || !self.submissions.is_empty()
@@ -126,13 +128,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// When the next turn is needed at the latest, if nothing arrives and nothing is asked.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        if self.unfinished { Some(self.now) } else { self.peers.next_timeout() }
+        if self.unfinished {
+            return Some(self.now);
+        }
+        match (self.peers.next_timeout(), self.again.next()) {
+            (Some(peers), Some(again)) => Some(peers.min(again)),
+            (peers, again) => peers.or(again),
+        }
     }
 
     /// Has every peer that lives acknowledged all that was sent to it?
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        !self.unfinished && self.peers.are_settled() && self.neighbours_are_settled()
+        !self.unfinished && self.again.is_empty() && self.peers.are_settled() && self.neighbours_are_settled()
     }
 
     /// Is anything left to be sent, or has a deadline come?

@@ -132,14 +132,18 @@ impl Job {
     fn resolve(&self, what: &What, id: RegionId, offset: u64, len: u64) -> Result<(Segment, Option<Holder>)> {
         let found = self.node.with_engine(|engine| {
             let (slot, region, holder) = engine.memory().resolve(id)?;
-            Some((slot, region.len() as u64, holder))
+            Some((slot, region.len() as u64, holder, region.may_be_absent().then(|| region.clone())))
         });
-        let Some((region, size, holder)) = found else {
+        let Some((region, size, holder, absent)) = found else {
             return Err(Error::invalid(what.to_string(), MemoryError::NotRegistered.to_string()));
         };
         if offset.checked_add(len).is_none_or(|end| end > size) {
             let why = format!("{len} bytes at offset {offset} lie outside this node's own region of {size} bytes");
             return Err(Error::invalid(what.to_string(), why));
+        }
+        if let Some(absent) = absent {
+            // Nobody enters the turn with memory still to be faulted in (MEM-1.12). If it is in vain, the operation fails when it is begun.
+            let _ = absent.make_present(offset, len);
         }
         Ok((Segment { region, offset, len }, holder))
     }

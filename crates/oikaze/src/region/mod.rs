@@ -148,7 +148,16 @@ impl RegionSlice {
         self.range.is_empty()
     }
 
+    /// Nobody enters the turn with memory still to be faulted in (MEM-1.12): of a file, the thread that begins an operation waits for the disk.
+    /// If that is in vain, the operation fails when it is begun.
+    fn make_present(&self) {
+        if self.region.inner.region.may_be_absent() {
+            let _ = self.region.inner.region.make_present(self.range.start as u64, self.range.len() as u64);
+        }
+    }
+
     pub(crate) fn segment(&self) -> Segment {
+        self.make_present();
         Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
     }
 
@@ -165,6 +174,7 @@ impl RegionSlice {
             ));
         }
         let block = Block { offset: block.offset + self.range.start as u64, ..block };
+        self.make_present();
         Ok(Rows { region: self.region.inner.registered.slot, block })
     }
 

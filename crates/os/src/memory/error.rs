@@ -34,6 +34,9 @@ pub enum MemoryError {
     /// Rights that the memory itself cannot grant.
     #[error("this memory was lent for reading; write and atomic rights cannot be granted, borrow it mutably instead")]
     ReadOnly,
+    /// Files are mapped in whole pages.
+    #[error("a file cannot be mapped from byte {0} on, which is inside a page; begin at a multiple of the page size")]
+    FileOffset(u64),
     /// A region grows into address space that was set aside for it, and never shrinks.
     #[error("a region of {len} bytes cannot have {asked}: it may grow to {capacity}; make it with a larger capacity")]
     Capacity {
@@ -105,6 +108,14 @@ pub enum AccessError {
         offset: u64,
         /// Its bytes.
         width: u64,
+    },
+    /// Pages that cannot be had.
+    #[error("{len} bytes at offset {offset} cannot be had: the file they belong to was truncated, or its disk failed")]
+    Lost {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
     },
     /// The memory was lent for reading.
     #[error("this memory was lent for reading only; borrow it mutably to write")]

@@ -90,6 +90,16 @@ impl Mapping {
         Mapping::adopt(first, len)
     }
 
+    /// Bytes of any file from `offset` on, in whole pages, shared with its other mappings.
+    pub(crate) fn of_part_of_file(file: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Mapping, MemoryError> {
+        let len = whole_pages(len)?;
+        let rights = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: as in `anonymous`.
+        let base = unsafe { mmap(null_mut(), len, rights, MapFlags::SHARED, file, offset) }
+            .map_err(|why| MemoryError::system("map a file", len, why))?;
+        Mapping::adopt(base, len)
+    }
+
     /// As [`Mapping::of_file`], but writing through it ends the process: for bytes that are only looked at.
     pub(crate) fn of_file_for_reading(file: &OwnedFd, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;

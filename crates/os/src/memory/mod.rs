@@ -28,6 +28,7 @@ pub(crate) mod mapping;
 mod memfd;
 pub mod placement;
 mod region;
+mod residence;
 mod scatter;
 pub mod shared;
 mod table;

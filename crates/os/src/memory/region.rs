@@ -4,7 +4,7 @@ use super::borrowed::Gate;
 use super::huge::{self, PageSize};
 use super::mapping::{Mapping, whole_pages};
 use super::placement::Watched;
-use super::{AccessError, MemoryError, available, memfd};
+use super::{AccessError, MemoryError, available, memfd, residence};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use oikaze_protocol::rma::Rights;
@@ -20,6 +20,8 @@ pub enum RegionKind {
     Private,
     /// The program's memory, lent until a scope ends.
     Borrowed,
+    /// A file of the program's, whose pages may be on the disk alone.
+    File,
     /// The runtime's alias of memory that is looked after elsewhere (shared arrays).
     Alias,
 }
@@ -61,6 +63,7 @@ enum Backing {
     Shared { _view: Mapping, _alias: Mapping, file: OwnedFd },
     Private { memory: Mapping, watched: Watched },
     Borrowed { gate: Gate, writable: bool },
+    File { _memory: Mapping, writable: bool },
     Alias { _owner: Arc<dyn Owner> },
 }
 
@@ -174,6 +177,48 @@ impl Region {
         self
     }
 
+    /// `len` bytes of a file from `offset` (whole pages) on, as other mappings of it see them. Its pages need not be in memory: an operation that
+    /// meets absent ones waits until a thread has fetched them, and nobody else does. If the file is truncated, operations on what is gone
+    /// fail; the program's own access to that ends it (SIGBUS), as for any mapping.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: an offset inside a page; a file that cannot be mapped so.
+    pub fn of_file(file: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Region, MemoryError> {
+        if !offset.is_multiple_of(rustix::param::page_size() as u64) {
+            return Err(MemoryError::FileOffset(offset));
+        }
+        let memory = Mapping::of_part_of_file(file, offset, len, writable)?;
+        let at = memory.base();
+        Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _memory: memory, writable }))
+    }
+
+    /// May pages of it be absent, so that whoever touches them waits for a disk?
+    #[must_use]
+    pub fn may_be_absent(&self) -> bool {
+        matches!(self.inner.backing, Backing::File { .. })
+    }
+
+    /// Are the pages of this range in memory? Of what is no file's, they are as good as that.
+    #[must_use]
+    pub fn is_present(&self, offset: u64, len: u64) -> bool {
+        !self.may_be_absent()
+            || self.check_bounds(offset, len).is_err()
+            || residence::is_present(self.at(Side::Runtime, offset), len as usize)
+    }
+
+    /// Have the pages of this range in memory. Waits for the disk; nothing happens to what is no file's.
+    ///
+    /// # Errors
+    /// Out of bounds; [`AccessError::Lost`]: they cannot be had.
+    pub fn make_present(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        self.check_bounds(offset, len)?;
+        if !self.may_be_absent() || len == 0 {
+            return Ok(());
+        }
+        residence::populate(self.at(Side::Runtime, offset), len as usize, self.writable())
+            .map_err(|_| AccessError::Lost { offset, len })
+    }
+
     /// The usual kind: [`Region::private`].
     ///
     /// # Errors
@@ -238,6 +283,7 @@ impl Region {
             Backing::Shared { .. } => RegionKind::Shared,
             Backing::Private { .. } => RegionKind::Private,
             Backing::Borrowed { .. } => RegionKind::Borrowed,
+            Backing::File { .. } => RegionKind::File,
             Backing::Alias { .. } => RegionKind::Alias,
         }
     }
@@ -249,7 +295,7 @@ impl Region {
     }
 
     pub(super) fn writable(&self) -> bool {
-        !matches!(self.inner.backing, Backing::Borrowed { writable: false, .. })
+        !matches!(self.inner.backing, Backing::Borrowed { writable: false, .. } | Backing::File { writable: false, .. })
     }
 
     /// Has the scope that lent the memory ended?

@@ -82,6 +82,9 @@ pub enum RmaError {
     /// The region that an operation was to send from is gone.
     #[error("the region this operation was to read from is not registered any more; register its memory again")]
     SourceGone,
+    /// Memory of our own that is not there.
+    #[error("pages of this operation's own memory cannot be had: the file they belong to was truncated, or its disk failed")]
+    Absent,
     /// Too many operations wait for answers.
     #[error("{TICKETS_MAX} gets, atomics and lookups are already waiting for answers; wait for some of them first")]
     TooMany,

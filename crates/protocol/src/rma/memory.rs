@@ -56,7 +56,8 @@ pub trait Memory {
     /// Find the region with this key and check right and bounds (without overflow): its slot in the table.
     ///
     /// # Errors
-    /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`] (MEM-1.2, 1.3 and 1.4).
+    /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`] (MEM-1.2, 1.3 and 1.4);
+    /// [`Refusal::NotPresent`] and [`Refusal::Lost`] (MEM-1.10) if that is all that is in the way.
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal>;
 
     /// Is this range still inside a live region in that slot? (For destinations of our own gets.)

@@ -200,7 +200,9 @@ impl Rma {
     pub fn rights_changed(&mut self, region: u32, memory: &impl Memory) -> Vec<(Rank, Token)> {
         self.end_serving(|serving| {
             let Serving { key, offset, len, .. } = *serving;
-            (serving.region == region).then(|| memory.locate(key, offset, len, Rights::READ).err()).flatten()
+            let refusal =
+                || memory.locate(key, offset, len, Rights::READ).err().filter(|refusal| *refusal != Refusal::NotPresent);
+            (serving.region == region).then(refusal).flatten()
         })
     }
 
@@ -229,6 +231,13 @@ impl Rma {
     #[must_use]
     pub fn owns(token: Token) -> bool {
         token != Token::NONE && token.0 >> 56 == SERVING >> 56
+    }
+
+    /// May a message with this head be sent again after it was refused as *not present*? Then nothing has happened, or what has happened may
+    /// happen again (bytes of a put). Of an accumulate, some may have been done that may not be done twice.
+    #[must_use]
+    pub fn may_repeat(head: &[u8]) -> bool {
+        !matches!(kind(head), Kind::Accumulate | Kind::Coherence | Kind::Unknown)
     }
 
     /// Requests that are not forgotten yet.

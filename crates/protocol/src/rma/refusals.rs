@@ -26,6 +26,10 @@ pub struct Refusals {
     pub not_asked: u64,
     /// Pushes into FIFOs that were full.
     pub full: u64,
+    /// Ranges whose pages were not in memory: most of these come again and are done.
+    pub not_present: u64,
+    /// Ranges whose pages cannot be had.
+    pub lost: u64,
     /// For any other reason.
     pub otherwise: u64,
 }
@@ -41,6 +45,8 @@ impl Refusals {
             Refusal::Malformed => &mut self.malformed,
             Refusal::NoRoom => &mut self.no_room,
             Refusal::NotAsked => &mut self.not_asked,
+            Refusal::NotPresent => &mut self.not_present,
+            Refusal::Lost => &mut self.lost,
             Refusal::Full => &mut self.full,
             Refusal::UnknownName | Refusal::UnknownObject | Refusal::NoFifo | Refusal::TooLong => &mut self.otherwise,
         }
@@ -92,6 +98,9 @@ impl Log {
     #[cold]
     pub fn note(&mut self, from: Rank, head: &[u8], len: u64, refusal: Refusal, memory: &impl Memory) {
         *self.counters.of(refusal) += 1;
+        if refusal == Refusal::NotPresent {
+            return;
+        }
         if refusal == Refusal::Full {
             // Nobody's fault, and often.
             return;

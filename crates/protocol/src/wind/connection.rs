@@ -190,6 +190,11 @@ impl Connection {
         self.events.pop_front()
     }
 
+    /// After [`Event::Returned`]: the message.
+    pub fn take_returned(&mut self) -> Option<Message> {
+        self.outbox.take_returned()
+    }
+
     /// Would [`poll_event`](Self::poll_event) yield something?
     #[must_use]
     pub fn has_events(&self) -> bool {

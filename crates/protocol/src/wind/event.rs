@@ -14,6 +14,9 @@ pub enum Event {
     Acknowledged(Token),
     /// The peer's upper layer refused the message. Its source is not read any more.
     Refused(Token, Refusal),
+    /// The peer could not take the message in now ([`Refusal::NotPresent`]): it is settled here, and returned by
+    /// [`Connection::take_returned`](super::Connection::take_returned), to be posted again.
+    Returned,
     /// The connection failed before the message was settled: whether it arrived is not known.
     Failed(Token, Death),
     /// The end. Nothing more is sent or taken in. The owner calls [`Upper::abandon`](super::Upper::abandon).

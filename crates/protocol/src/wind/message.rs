@@ -90,6 +90,16 @@ impl Body {
         }
     }
 
+    /// The slot of the region that it is gathered from.
+    #[must_use]
+    pub fn region(&self) -> Option<u32> {
+        match self {
+            Body::Segment(segment) => Some(segment.region),
+            Body::Rows(rows) => Some(rows.region),
+            Body::Empty | Body::Short(_) | Body::Inline(_) => None,
+        }
+    }
+
     /// Those that are kept here.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -135,7 +145,7 @@ impl Token {
 }
 
 /// One message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// How it is ordered against others.
     pub class: Class,

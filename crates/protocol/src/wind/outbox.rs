@@ -30,6 +30,8 @@ pub(super) struct Outbox {
     /// When the latest acknowledgement came.
     now: Time,
     settle_times: Latency,
+    /// Refused as *not present*, to be posted again by the owner.
+    returned: VecDeque<Message>,
 }
 
 /// How much waits.
@@ -59,7 +61,13 @@ impl Outbox {
             credit_used: 0,
             now: Time(0),
             settle_times: Latency::default(),
+            returned: VecDeque::new(),
         }
+    }
+
+    /// The next message that was refused as *not present*.
+    pub fn take_returned(&mut self) -> Option<Message> {
+        self.returned.pop_front()
     }
 
     /// Nothing unsettled?

@@ -46,6 +46,12 @@ pub enum Refusal {
     /// An element does not fit into the slots of its FIFO.
     #[error("the element is longer than the FIFO's slots")]
     TooLong = 12,
+    /// Pages of the range are not in memory now; they are being fetched. The message may be sent again.
+    #[error("pages of this range are not in the peer's memory, and could not be fetched in time")]
+    NotPresent = 13,
+    /// Pages of the range cannot be had.
+    #[error("pages of this range cannot be had: the file they belong to was truncated, or its disk failed")]
+    Lost = 14,
 }
 
 impl Refusal {
@@ -65,6 +71,8 @@ impl Refusal {
             10 => Refusal::Full,
             11 => Refusal::NoFifo,
             12 => Refusal::TooLong,
+            13 => Refusal::NotPresent,
+            14 => Refusal::Lost,
             _ => return None,
         })
     }

@@ -135,6 +135,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.touch_all().for_each(|peer| peer.cancel(token));
         self.to_self.forget(token);
         self.order.cancel(token);
+        self.again.forget(token);
         self.rma.cancel(token);
         self.coherence.cancel(token, &mut self.pages);
         self.egress.both_mut().into_iter().for_each(Batch::discard);

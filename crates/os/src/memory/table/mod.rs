@@ -8,6 +8,7 @@ mod pages;
 mod tests;
 
 use super::region::Side;
+use super::residence::{Fetcher, Lost};
 use super::{AccessError, Gather, MemoryError, Region, RegionKind, Scatter};
 use core::any::Any;
 use core::ops::Range;
@@ -51,6 +52,9 @@ pub struct RegionTable {
     free: VecDeque<u32>,
     keys: Keys,
     strays: u64,
+    fetcher: Fetcher,
+    /// See [`RegionTable::wait_for_pages`].
+    waits: bool,
 }
 
 #[derive(Debug)]
@@ -70,11 +74,14 @@ struct Entry {
     holder: Option<Weak<dyn Any + Send + Sync>>,
     /// It is being deregistered (MEM-1.8).
     closed: bool,
+    /// Pages of it may be absent (MEM-1.10); those that could not be fetched. Few regions are so, and the others pay one look at a pointer.
+    lost: Option<Arc<Lost>>,
 }
 
 impl Entry {
     fn new(region: Region, rights: Rights, key: Option<u64>) -> Entry {
-        Entry { region, rights, key, pages: None, holder: None, closed: false }
+        let lost = region.may_be_absent().then(Arc::default);
+        Entry { region, rights, key, pages: None, holder: None, closed: false, lost }
     }
 
     /// May this be done with the range? Bounds are checked.
@@ -243,7 +250,28 @@ impl RegionTable {
     /// Can this be the source or destination of an operation of ours?
     #[must_use]
     pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
-        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok())
+        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok() && region.is_present(offset, len))
+    }
+
+    /// From now on, who asks for absent pages waits for them, instead of being refused: for requests that their sender cannot send again.
+    pub fn wait_for_pages(&mut self, waits: bool) {
+        self.waits = waits;
+    }
+
+    /// Are these bytes in memory? If not, they are being fetched.
+    fn fetch(&self, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Result<(), Refusal> {
+        if entry.region.is_present(offset, len) {
+            return Ok(());
+        }
+        if self.waits {
+            return entry.region.make_present(offset, len).map_err(refusal);
+        }
+        let range = offset..offset.saturating_add(len);
+        if lost.take(&range) {
+            return Err(Refusal::Lost);
+        }
+        self.fetcher.fetch(&entry.region, range, lost);
+        Err(Refusal::NotPresent)
     }
 
     /// The region in a live slot.
@@ -256,7 +284,12 @@ impl RegionTable {
     /// scope that lent the memory has ended.
     #[must_use]
     pub fn gather(&self, segment: Segment) -> Option<Gather> {
-        let (at, hold) = self.entry(segment.region)?.region.hold(segment.offset, segment.len).ok()?;
+        let entry = self.entry(segment.region)?;
+        if let Some(lost) = &entry.lost {
+            // Absent: lost as on a bad wire, and gathered again (MEM-1.12).
+            self.fetch(entry, lost, segment.offset, segment.len).ok()?;
+        }
+        let (at, hold) = entry.region.hold(segment.offset, segment.len).ok()?;
         Some(Gather::new(at, usize::try_from(segment.len).ok()?, hold))
     }
 
@@ -357,23 +390,31 @@ impl Memory for RegionTable {
         if !permitted {
             return Err(Refusal::NotPermitted);
         }
-        inside.map(|()| slot)
+        inside?;
+        match &entry.lost {
+            None => Ok(slot),
+            Some(lost) => self.fetch(entry, lost, offset, len).map(|()| slot),
+        }
     }
 
     /// Also `false` for memory that was lent for reading: nothing can land there.
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool {
         self.region(region).is_some_and(|region| {
-            region.rights().contains(Rights::WRITE) && !region.is_closed() && region.check_bounds(offset, len).is_ok()
+            region.rights().contains(Rights::WRITE) && !region.is_closed() && region.make_present(offset, len).is_ok()
         })
     }
 
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) {
-        let written = self.region(region).is_some_and(|region| region.write_from(Side::Runtime, offset, bytes).is_ok());
+        // What was made present when the operation began has hardly gone since; if so, this turn waits for it.
+        let written = self.region(region).is_some_and(|region| {
+            region.make_present(offset, bytes.len() as u64).is_ok() && region.write_from(Side::Runtime, offset, bytes).is_ok()
+        });
         self.strays += u64::from(!written);
     }
 
     fn read(&self, region: u32, offset: u64, into: &mut [u8]) -> bool {
-        self.region(region).is_some_and(|region| region.read_from(Side::Runtime, offset, into).is_ok())
+        let Some(region) = self.region(region) else { return false };
+        region.is_present(offset, into.len() as u64) && region.read_from(Side::Runtime, offset, into).is_ok()
     }
 
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
@@ -410,6 +451,7 @@ fn refusal(error: AccessError) -> Refusal {
     match error {
         AccessError::OutOfBounds { .. } => Refusal::OutOfBounds,
         AccessError::Misaligned { .. } => Refusal::Misaligned,
+        AccessError::Lost { .. } => Refusal::Lost,
         AccessError::ReadOnly => Refusal::NotPermitted,
         AccessError::Closed => Refusal::UnknownKey,
     }

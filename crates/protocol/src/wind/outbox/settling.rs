@@ -1,7 +1,7 @@
 //! What the peer's acknowledgements and refusals settle (WIND-4).
 
 use super::super::outgoing::{Outgoing, Stage, tell};
-use super::super::{Body, Class, Event, Refusal};
+use super::super::{Body, Class, Event, Message, Refusal, Token};
 use super::Outbox;
 use crate::planted::{Bug, planted};
 use alloc::collections::VecDeque;
@@ -57,7 +57,13 @@ impl Outbox {
     pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
-        if !told {
+        if !told && refusal == Refusal::NotPresent && message.token != Token::NONE {
+            let Outgoing { class, urgent, credited, head, token, .. } = message;
+            let (class, urgent, credited, head, token) = (*class, *urgent, *credited, head.clone(), *token);
+            let body = core::mem::replace(&mut message.body, Body::Empty);
+            self.returned.push_back(Message { class, urgent, credited, head, body, token });
+            events.push_back(Event::Returned);
+        } else if !told {
             tell(events, message.token, |token| Event::Refused(token, refusal));
         }
         self.settle(number);

@@ -1,0 +1,101 @@
+//! Operations whose target had absent pages: posted again, until the pages are there (MEM-1.11).
+
+use super::events::Owner;
+use super::{Engine, Failure};
+use oikaze_os::link::Link;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::limits::{PRESENT_PAUSE_MAX, PRESENT_PAUSE_MIN, PRESENT_TIME};
+use oikaze_protocol::rma::Rma;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Message, Refusal, Token};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A message that waits.
+struct Waiting {
+    due: Time,
+    to: Rank,
+    message: Message,
+}
+
+/// How often something was tried, and since when.
+#[derive(Clone, Copy)]
+struct Tried {
+    since: Time,
+    times: u32,
+}
+
+/// All of them. Empty in nodes whose peers have no files for memory.
+#[derive(Default)]
+pub(super) struct Again {
+    waiting: Vec<Waiting>,
+    tried: HashMap<Token, Tried>,
+}
+
+impl Again {
+    pub fn next(&self) -> Option<Time> {
+        self.waiting.iter().map(|waiting| waiting.due).min()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Nothing is to be sent for this operation any more.
+    pub fn forget(&mut self, token: Token) {
+        if !self.tried.is_empty() {
+            self.tried.remove(&token);
+            self.waiting.retain(|waiting| waiting.message.token != token);
+        }
+    }
+
+    fn pause(times: u32) -> Duration {
+        PRESENT_PAUSE_MIN.saturating_mul(1 << times.min(16)).min(PRESENT_PAUSE_MAX)
+    }
+}
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// A peer could not take this message in, for pages that are absent there.
+    pub(super) fn returned(&mut self, to: Rank, message: Message) {
+        let token = message.token;
+        if Owner::of(token) != Owner::Operation || !Rma::may_repeat(&message.head) {
+            return self.refused(token, Refusal::NotPresent);
+        }
+        let tried = self.again.tried.entry(token).or_insert(Tried { since: self.now, times: 0 });
+        if self.now - tried.since > PRESENT_TIME {
+            self.again.forget(token);
+            return self.refused(token, Refusal::NotPresent);
+        }
+        let due = self.now + Again::pause(tried.times);
+        tried.times += 1;
+        self.again.waiting.push(Waiting { due, to, message });
+    }
+
+    /// Post what has waited for long enough.
+    pub(super) fn post_again(&mut self, now: Time) {
+        if self.again.is_empty() {
+            return;
+        }
+        let (due, later) = std::mem::take(&mut self.again.waiting).into_iter().partition(|waiting| waiting.due <= now);
+        self.again.waiting = later;
+        for Waiting { to, message, .. } in due {
+            if self.is_full(to) {
+                self.again.waiting.push(Waiting { due: now + PRESENT_PAUSE_MIN, to, message });
+            } else {
+                self.post(to, message);
+            }
+        }
+    }
+
+    /// A peer is gone, and with it what was to be sent there again.
+    pub(super) fn abandon_again(&mut self, peer: Rank) {
+        let (gone, rest): (Vec<_>, _) =
+            std::mem::take(&mut self.again.waiting).into_iter().partition(|waiting| waiting.to == peer);
+        self.again.waiting = rest;
+        for Waiting { message, .. } in gone {
+            let death = self.death_of(peer);
+            self.fail(peer, message.token, Failure::PeerLost { peer, death });
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Memory that belongs to files, whose pages are on a disk when somebody wants them.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{Job, Refusal, Region, Rights};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+use support::cluster;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LEN: usize = 1 << 20;
+
+/// A file of sevens, mapped, whose pages are on the disk alone.
+fn evicted(name: &str, rank: u32) -> (File, Region) {
+    let path = std::env::temp_dir().join(format!("oikaze-file-{}-{name}-{rank}", std::process::id()));
+    let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.write_all(&vec![7; LEN]).unwrap();
+    let region = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    assert!(!region.is_present(0, LEN as u64), "is the file of this test on a disk, whose pages can be dropped?");
+    (file, region)
+}
+
+fn pair(program: impl Fn(&Job) + Sync) {
+    cluster(2, &Settings::default(), |job| {
+        program(&job);
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-1.10, MEM-1.11: each operation on absent pages is done, once, and the file holds what it left.
+#[test]
+fn operations_on_absent_pages_are_done() {
+    pair(|job| {
+        let (mut file, region) = evicted("target", job.rank());
+        let here = job.publish("file", region, Rights::ALL).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("file").unwrap();
+        let own = job.register(Region::zeroed(LEN).unwrap()).unwrap();
+        job.barrier().unwrap();
+        assert_eq!(there.fetch_add(0, 1).wait_for(PATIENCE).unwrap(), 0x0707_0707_0707_0707);
+        there.get(200_000, own.slice(0..100_000).unwrap()).wait_for(PATIENCE).unwrap();
+        let mut bytes = vec![0; 100_000];
+        own.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 7));
+        own.fill(0, LEN as u64, 9).unwrap();
+        let put = there.put_signal(400_000, own.slice(0..600_000).unwrap(), &there.signal(8, 2));
+        there.put_copy(100_000, &[9; 4096]).unwrap().wait_for(PATIENCE).unwrap();
+        put.wait_for(PATIENCE).unwrap();
+        job.barrier().unwrap();
+        assert_eq!(here.load_u64(0).unwrap(), 0x0707_0707_0707_0708);
+        assert_eq!(here.load_u64(8).unwrap(), 0x0707_0707_0707_0709);
+        let mut all = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut all).unwrap();
+        let expected = |at| if (100_000..104_096).contains(&at) || (400_000..1_000_000).contains(&at) { 9 } else { 7 };
+        assert!(all.iter().enumerate().skip(16).all(|(at, byte)| *byte == expected(at)));
+        assert_eq!(job.refusals(), [], "what was done in the end was not refused");
+    });
+}
+
+/// MEM-1.12: the own side of an operation, too.
+#[test]
+fn operations_from_and_to_files_of_our_own() {
+    pair(|job| {
+        let here = job.publish("memory", Region::zeroed(LEN).unwrap(), Rights::ALL).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("memory").unwrap();
+        let (_source_file, source) = evicted("source", job.rank());
+        let (_sink_file, sink) = evicted("sink", job.rank());
+        let (source, sink) = (job.register(source).unwrap(), job.register(sink).unwrap());
+        there.put(0, source.slice(100..1_000_000).unwrap()).wait_for(PATIENCE).unwrap();
+        job.barrier().unwrap();
+        let mut bytes = vec![0; LEN];
+        here.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if at < 999_900 { 7 } else { 0 }));
+        job.fetch(there.remote_id(), 900_000, sink.id(), 0, 148_576).unwrap().wait_for(PATIENCE).unwrap();
+        sink.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if (99_900..148_576).contains(&at) { 0 } else { 7 }));
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-1.10: what a file does not have any more is an error for both sides, and nobody waits for it.
+#[test]
+fn pages_that_cannot_be_had_are_an_error() {
+    pair(|job| {
+        let (file, region) = evicted("truncated", job.rank());
+        let _here = job.publish("file", region.clone(), Rights::ALL).unwrap();
+        file.set_len(8192).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("file").unwrap();
+        job.barrier().unwrap();
+        let error = there.put_copy(8192, &[1; 100]).unwrap().wait_for(PATIENCE).unwrap_err();
+        assert_eq!(error.refusal(), Some(Refusal::Lost));
+        assert!(error.to_string().contains("the file they belong to was truncated"), "{error}");
+        there.put_copy(4096, &[1; 100]).unwrap().wait_for(PATIENCE).unwrap();
+        job.barrier().unwrap();
+        let refusals = job.refusals();
+        assert_eq!((refusals.len(), refusals[0].reason, refusals[0].offset), (1, Refusal::Lost, 8192));
+
+        let own = job.register(region).unwrap();
+        for operation in [there.put(0, own.slice(0..20_000).unwrap()), there.get(0, own.slice(8192..8200).unwrap())] {
+            let text = operation.wait_for(PATIENCE).unwrap_err().to_string();
+            assert!(text.contains("this operation's own memory cannot be had"), "{text}");
+        }
+        job.barrier().unwrap();
+    });
+}

@@ -1,0 +1,193 @@
+//! Pages that may be elsewhere: those of files. Who must not wait for a disk asks first, and leaves the fetching to a thread (MEM-1.10).
+
+use super::Region;
+use core::ptr::NonNull;
+use rustix::io::Errno;
+use rustix::mm::{Advice, madvise};
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Pages that are asked for at a time, so that the answer has a place on the stack.
+const PAGES_A_CALL: usize = 256;
+
+/// Are all pages of these bytes in memory? Those of a file, in the page cache; whether they are mapped as well is a small matter. If the
+/// kernel does not say, they are taken to be.
+pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
+    let page = rustix::param::page_size();
+    let begin = at.as_ptr().addr() & !(page - 1);
+    let end = at.as_ptr().addr() + len;
+    for start in (begin..end).step_by(PAGES_A_CALL * page) {
+        let bytes = (end - start).min(PAGES_A_CALL * page);
+        let mut answer = [0_u8; PAGES_A_CALL];
+        // SAFETY: the answer has a byte for each page asked for; the kernel looks at no memory but that.
+        let failed = unsafe { libc::mincore(start as *mut _, bytes, answer.as_mut_ptr()) } != 0;
+        if !failed && answer.iter().take(bytes.div_ceil(page)).any(|page| page & 1 == 0) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Have the pages of these bytes in memory, mapped for reading or for writing. Waits for the disk.
+///
+/// # Errors
+/// They cannot be had: `EFAULT` past the end of a file.
+pub(super) fn populate(at: NonNull<u8>, len: usize, writing: bool) -> Result<(), Errno> {
+    let page = rustix::param::page_size();
+    let before = at.as_ptr().addr() & (page - 1);
+    let begin = at.as_ptr().wrapping_sub(before);
+    let advice = if writing { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+    loop {
+        // SAFETY: populating changes no byte. The range is mapped: callers hold the region.
+        match unsafe { madvise(begin.cast(), len + before, advice) } {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Bytes whose pages are to be fetched.
+#[derive(Debug)]
+struct Wanted {
+    region: Region,
+    range: Range<u64>,
+    lost: Arc<Lost>,
+}
+
+/// Ranges of one registration that could not be fetched, until somebody has been told.
+#[derive(Debug, Default)]
+pub(super) struct Lost(Mutex<Vec<Range<u64>>>);
+
+impl Lost {
+    /// Could any of this not be fetched? Who asks tells others, and the next who wants it tries again.
+    pub fn take(&self, range: &Range<u64>) -> bool {
+        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = lost.len();
+        lost.retain(|one| one.end <= range.start || range.end <= one.start);
+        lost.len() < before
+    }
+
+    fn add(&self, range: Range<u64>) {
+        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lost.contains(&range) {
+            lost.push(range);
+        }
+    }
+}
+
+/// The thread that fetches; begun when it is first needed, and ended with its owner.
+#[derive(Debug, Default)]
+pub(super) struct Fetcher {
+    wanted: Mutex<Option<Sender<Wanted>>>,
+}
+
+impl Fetcher {
+    /// Fetch these pages, soon. If no thread can be had, nothing is fetched, and whoever wants them is told so in the end.
+    pub fn fetch(&self, region: &Region, range: Range<u64>, lost: &Arc<Lost>) {
+        let mut sender = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if sender.is_none() {
+            let (send, receive) = channel();
+            if std::thread::Builder::new().name("oikaze-pages".to_owned()).spawn(move || work(&receive)).is_ok() {
+                *sender = Some(send);
+            }
+        }
+        if let Some(sender) = &*sender {
+            // It ends only when the sender is dropped.
+            let _ = sender.send(Wanted { region: region.clone(), range, lost: Arc::clone(lost) });
+        }
+    }
+}
+
+fn work(wanted: &Receiver<Wanted>) {
+    while let Ok(Wanted { region, range, lost }) = wanted.recv() {
+        if region.make_present(range.start, range.end - range.start).is_err() {
+            lost.add(range);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemoryError;
+    use super::super::table::RegionTable;
+    use super::*;
+    use oikaze_protocol::rma::{Memory, Rights};
+    use oikaze_protocol::wind::{Refusal, Segment};
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    const LEN: usize = 40 * 4096;
+
+    /// A file of sevens whose pages are on the disk alone.
+    fn evicted() -> (File, Region) {
+        let path =
+            std::env::temp_dir().join(format!("oikaze-residence-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(&vec![7; LEN]).unwrap();
+        let region = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
+        evict(&file);
+        (file, region)
+    }
+
+    fn evict(file: &File) {
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+
+    /// MEM-1.10.
+    #[test]
+    fn absent_pages_are_refused_fetched_and_then_there() {
+        let (_file, region) = evicted();
+        let mut table = RegionTable::new();
+        let registered = table.insert(region.clone(), Rights::ALL).unwrap();
+        let at = (3 * 4096, 10 * 4096);
+        assert!(!region.is_present(at.0, at.1), "is the file of this test on a disk, whose pages can be dropped?");
+        let ask = || table.locate(registered.key, at.0, at.1, Rights::WRITE);
+        assert_eq!(ask(), Err(Refusal::NotPresent));
+        assert!(table.gather(Segment { region: registered.slot, offset: at.0, len: at.1 }).is_none());
+        assert!(!table.is_usable(registered.slot, at.0, at.1));
+        while !region.is_present(at.0, at.1) {
+            std::thread::yield_now();
+        }
+        assert_eq!(ask(), Ok(registered.slot));
+        assert!(table.gather(Segment { region: registered.slot, offset: at.0, len: at.1 }).is_some());
+    }
+
+    #[test]
+    fn pages_past_the_end_of_a_file_are_lost() {
+        let (file, region) = evicted();
+        let mut table = RegionTable::new();
+        let registered = table.insert(region.clone(), Rights::ALL).unwrap();
+        file.set_len(4096).unwrap();
+        let ask = || table.locate(registered.key, 8192, 100, Rights::READ);
+        assert_eq!(ask(), Err(Refusal::NotPresent));
+        while ask() == Err(Refusal::NotPresent) {
+            std::thread::yield_now();
+        }
+        // Who is told of it takes the news along: the next one makes the thread look again.
+        assert_eq!(ask(), Err(Refusal::NotPresent));
+        assert!(region.make_present(8192, 1).is_err());
+        file.set_len(LEN as u64).unwrap();
+        region.make_present(8192, 100).unwrap();
+        assert_eq!(table.locate(registered.key, 8192, 100, Rights::READ), Ok(registered.slot));
+    }
+
+    #[test]
+    fn only_files_are_asked_for() {
+        let mut table = RegionTable::new();
+        for region in [Region::private(LEN).unwrap(), Region::shared_with_capacity(LEN, LEN).unwrap()] {
+            assert!(!region.may_be_absent());
+            let registered = table.insert(region, Rights::ALL).unwrap();
+            assert!(table.locate(registered.key, 0, LEN as u64, Rights::WRITE).is_ok(), "fresh memory needs no disk");
+        }
+        let file = File::open("/proc/self/exe").unwrap();
+        assert!(matches!(Region::of_file(file.as_fd(), 5, 4096, false), Err(MemoryError::FileOffset(5))));
+        let region = Region::of_file(file.as_fd(), 4096, 4096, false).unwrap();
+        assert_eq!(region.rights(), Rights::READ);
+        let mut bytes = [0; 8];
+        region.read(0, &mut bytes).unwrap();
+    }
+}
