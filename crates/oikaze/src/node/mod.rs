@@ -8,6 +8,7 @@ mod cork;
 mod drive;
 mod helper;
 mod mailbox;
+mod regions;
 mod sleeper;
 mod spinning;
 mod turnstile;
@@ -25,7 +26,6 @@ use crossbeam_queue::SegQueue;
 use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
-use oikaze_os::memory::RegionId;
 use oikaze_os::memory::shared::{PageSet, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -222,39 +222,6 @@ impl Node {
         let _flushed_after = Flush(self);
         let _uncorked_before = cork::Cork::new(self.now());
         posts()
-    }
-
-    /// As [`Node::with_engine`], for changes that peers are to be told of.
-    pub fn change_engine<T>(&self, change: impl FnOnce(&mut RealEngine) -> T) -> T {
-        let (value, more) = self.with_engine(|engine| (change(engine), engine.has_more()));
-        if more {
-            self.try_turn(self.now());
-        }
-        value
-    }
-
-    /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it is then left to.
-    pub fn forget_region(&self, region: RegionId, name: Option<String>) {
-        let Some(mut engine) = self.engine.try_enter() else {
-            if let Some(name) = name {
-                self.submissions.push(Submission { request: Request::Withdraw { name }, completion: None, keep: None });
-            }
-            self.leave_to_holder(Submission { request: Request::Remove { region }, completion: None, keep: None });
-            return self.after_leaving();
-        };
-        if let Some(name) = &name {
-            engine.unpublish(name);
-        }
-        if let Some(slot) = engine.memory().slot(region) {
-            engine.remove_region(slot);
-        }
-        let more = engine.has_more();
-        drop(engine);
-        if more {
-            self.try_turn(self.now());
-        } else {
-            self.after_leaving();
-        }
     }
 
     /// Run one turn, unless another thread is in one (which then sees what we submitted).

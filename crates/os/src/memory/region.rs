@@ -1,10 +1,13 @@
 //! One piece of memory that peers may reach and that sends may gather from.
 
+mod file;
+mod grow;
+
 use super::borrowed::Gate;
 use super::huge::{self, PageSize};
 use super::mapping::{Mapping, whole_pages};
 use super::placement::Watched;
-use super::{AccessError, MemoryError, available, memfd, residence};
+use super::{AccessError, MemoryError, available, memfd};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use oikaze_protocol::rma::Rights;
@@ -100,22 +103,6 @@ impl Region {
         Ok(Region::new(at, at_alias, len, pages, Backing::Shared { _view: view, _alias: alias, file }))
     }
 
-    /// As [`Region::shared`], of small pages, with address space to [grow](Region::grow) into.
-    ///
-    /// # Errors
-    /// As [`Region::shared`].
-    pub fn shared_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
-        let (now, capacity) = (whole_pages(len)?, whole_pages(capacity.max(len))?);
-        available::check(now)?;
-        let file = memfd::sparse("oikaze-region", capacity)?;
-        memfd::reserve(&file, 0, now)?;
-        let view = Mapping::of_file(file.as_fd(), capacity)?;
-        let alias = Mapping::of_file(file.as_fd(), capacity)?;
-        let (at, at_alias) = (view.base(), alias.base());
-        let region = Region::new(at, at_alias, capacity, PageSize::Small, Backing::Shared { _view: view, _alias: alias, file });
-        Ok(region.of_length(len))
-    }
-
     /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the kernel grants them.
     ///
     /// # Errors
@@ -133,90 +120,6 @@ impl Region {
         let memory = huge::anonymous(len, pages)?;
         let (at, watched) = (memory.base(), Watched::default());
         Ok(Region::new(at, at, len, pages, Backing::Private { memory, watched }))
-    }
-
-    /// As [`Region::private`], of small pages, with address space to [grow](Region::grow) into.
-    ///
-    /// # Errors
-    /// As [`Region::private`].
-    pub fn private_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
-        whole_pages(len)?;
-        let memory = Mapping::anonymous_unpromised(capacity.max(len))?;
-        let (at, capacity, watched) = (memory.base(), memory.len(), Watched::default());
-        Ok(Region::new(at, at, capacity, PageSize::Small, Backing::Private { memory, watched }).of_length(len))
-    }
-
-    /// Make it longer. The bytes stay where they are (who holds a pointer keeps it), so that it can grow only into address space that was
-    /// set aside when it was made; what is added is zero. Two threads that make it grow leave the greater length.
-    ///
-    /// # Errors
-    /// [`MemoryError`]: past the capacity, or shorter than it is; not enough memory.
-    pub fn grow(&self, len: usize) -> Result<(), MemoryError> {
-        let (now, capacity) = (self.len(), self.capacity());
-        if len > capacity || len < now {
-            return Err(MemoryError::Capacity { asked: len, len: now, capacity });
-        }
-        if let Backing::Shared { file, .. } = &self.inner.backing {
-            available::check(len - now)?;
-            memfd::reserve(file, 0, whole_pages(len)?)?;
-        }
-        // Release: who sees the length finds the pages.
-        self.inner.len.fetch_max(len, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Bytes that it can [grow](Region::grow) to.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        self.inner.capacity
-    }
-
-    /// Fresh memory, of which only so much counts yet.
-    fn of_length(self, len: usize) -> Region {
-        self.inner.len.store(len, Ordering::Release);
-        self
-    }
-
-    /// `len` bytes of a file from `offset` (whole pages) on, as other mappings of it see them. Its pages need not be in memory: an operation that
-    /// meets absent ones waits until a thread has fetched them, and nobody else does. If the file is truncated, operations on what is gone
-    /// fail; the program's own access to that ends it (SIGBUS), as for any mapping.
-    ///
-    /// # Errors
-    /// [`MemoryError`]: an offset inside a page; a file that cannot be mapped so.
-    pub fn of_file(file: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Region, MemoryError> {
-        if !offset.is_multiple_of(rustix::param::page_size() as u64) {
-            return Err(MemoryError::FileOffset(offset));
-        }
-        let memory = Mapping::of_part_of_file(file, offset, len, writable)?;
-        let at = memory.base();
-        Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _memory: memory, writable }))
-    }
-
-    /// May pages of it be absent, so that whoever touches them waits for a disk?
-    #[must_use]
-    pub fn may_be_absent(&self) -> bool {
-        matches!(self.inner.backing, Backing::File { .. })
-    }
-
-    /// Are the pages of this range in memory? Of what is no file's, they are as good as that.
-    #[must_use]
-    pub fn is_present(&self, offset: u64, len: u64) -> bool {
-        !self.may_be_absent()
-            || self.check_bounds(offset, len).is_err()
-            || residence::is_present(self.at(Side::Runtime, offset), len as usize)
-    }
-
-    /// Have the pages of this range in memory. Waits for the disk; nothing happens to what is no file's.
-    ///
-    /// # Errors
-    /// Out of bounds; [`AccessError::Lost`]: they cannot be had.
-    pub fn make_present(&self, offset: u64, len: u64) -> Result<(), AccessError> {
-        self.check_bounds(offset, len)?;
-        if !self.may_be_absent() || len == 0 {
-            return Ok(());
-        }
-        residence::populate(self.at(Side::Runtime, offset), len as usize, self.writable())
-            .map_err(|_| AccessError::Lost { offset, len })
     }
 
     /// The usual kind: [`Region::private`].

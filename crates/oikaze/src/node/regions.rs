@@ -1,0 +1,40 @@
+//! Regions that change and end, from whatever thread.
+
+use super::{Node, RealEngine};
+use crate::engine::{Request, Submission};
+use oikaze_os::memory::RegionId;
+
+impl Node {
+    /// As [`Node::with_engine`], for changes that peers are to be told of.
+    pub fn change_engine<T>(&self, change: impl FnOnce(&mut RealEngine) -> T) -> T {
+        let (value, more) = self.with_engine(|engine| (change(engine), engine.has_more()));
+        if more {
+            self.try_turn(self.now());
+        }
+        value
+    }
+
+    /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it is then left to.
+    pub fn forget_region(&self, region: RegionId, name: Option<String>) {
+        let Some(mut engine) = self.engine.try_enter() else {
+            if let Some(name) = name {
+                self.submissions.push(Submission { request: Request::Withdraw { name }, completion: None, keep: None });
+            }
+            self.leave_to_holder(Submission { request: Request::Remove { region }, completion: None, keep: None });
+            return self.after_leaving();
+        };
+        if let Some(name) = &name {
+            engine.unpublish(name);
+        }
+        if let Some(slot) = engine.memory().slot(region) {
+            engine.remove_region(slot);
+        }
+        let more = engine.has_more();
+        drop(engine);
+        if more {
+            self.try_turn(self.now());
+        } else {
+            self.after_leaving();
+        }
+    }
+}

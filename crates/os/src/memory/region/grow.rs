@@ -1,0 +1,68 @@
+//! Regions that grow into address space which was set aside when they were made.
+
+use super::super::mapping::{Mapping, whole_pages};
+use super::super::placement::Watched;
+use super::super::{MemoryError, PageSize, available, memfd};
+use super::{Backing, Region};
+use core::sync::atomic::Ordering;
+use rustix::fd::AsFd;
+
+impl Region {
+    /// As [`Region::shared`], of small pages, with address space to [grow](Region::grow) into.
+    ///
+    /// # Errors
+    /// As [`Region::shared`].
+    pub fn shared_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
+        let (now, capacity) = (whole_pages(len)?, whole_pages(capacity.max(len))?);
+        available::check(now)?;
+        let file = memfd::sparse("oikaze-region", capacity)?;
+        memfd::reserve(&file, 0, now)?;
+        let view = Mapping::of_file(file.as_fd(), capacity)?;
+        let alias = Mapping::of_file(file.as_fd(), capacity)?;
+        let (at, at_alias) = (view.base(), alias.base());
+        let region = Region::new(at, at_alias, capacity, PageSize::Small, Backing::Shared { _view: view, _alias: alias, file });
+        Ok(region.of_length(len))
+    }
+
+    /// As [`Region::private`], of small pages, with address space to [grow](Region::grow) into.
+    ///
+    /// # Errors
+    /// As [`Region::private`].
+    pub fn private_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
+        whole_pages(len)?;
+        let memory = Mapping::anonymous_unpromised(capacity.max(len))?;
+        let (at, capacity, watched) = (memory.base(), memory.len(), Watched::default());
+        Ok(Region::new(at, at, capacity, PageSize::Small, Backing::Private { memory, watched }).of_length(len))
+    }
+
+    /// Make it longer. The bytes stay where they are (who holds a pointer keeps it), so that it can grow only into address space that was
+    /// set aside when it was made; what is added is zero. Two threads that make it grow leave the greater length.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: past the capacity, or shorter than it is; not enough memory.
+    pub fn grow(&self, len: usize) -> Result<(), MemoryError> {
+        let (now, capacity) = (self.len(), self.capacity());
+        if len > capacity || len < now {
+            return Err(MemoryError::Capacity { asked: len, len: now, capacity });
+        }
+        if let Backing::Shared { file, .. } = &self.inner.backing {
+            available::check(len - now)?;
+            memfd::reserve(file, 0, whole_pages(len)?)?;
+        }
+        // Release: who sees the length finds the pages.
+        self.inner.len.fetch_max(len, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Bytes that it can [grow](Region::grow) to.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.inner.capacity
+    }
+
+    /// Fresh memory, of which only so much counts yet.
+    fn of_length(self, len: usize) -> Region {
+        self.inner.len.store(len, Ordering::Release);
+        self
+    }
+}
