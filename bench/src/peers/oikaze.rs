@@ -173,7 +173,7 @@ impl Oikaze {
         command.args(arguments(case, effort, self.class));
         if lab.place == Place::Here {
             // Within a machine a copy is all there is, and who does it from a cache is many times as fast: all do.
-            command.arg("--hot");
+            command.args(["--hot", "--shared"]);
         }
         let printed = alone(command)?;
         let line =

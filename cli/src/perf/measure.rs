@@ -64,7 +64,8 @@ impl<'a> Bench<'a> {
             return Err(Error::Invalid { what: format!("operations of {size} bytes"), why: format!("{SIZE_MAX} at most") });
         }
         perf.check_rows()?;
-        let region = Region::zeroed(exchanged(perf.span()) + walked(perf))?;
+        let len = exchanged(perf.span()) + walked(perf);
+        let region = if perf.shared { Region::shared(len)? } else { Region::zeroed(len)? };
         // Every page is there before it is measured: the kernel's clearing of new pages is not what is asked.
         region.fill(0, region.len() as u64, 1)?;
         region.fill(0, exchanged(perf.span()) as u64, 0)?;

@@ -109,6 +109,9 @@ pub struct Perf {
     /// Use the same memory again and again, which caches then hold, instead of walking through more than they do
     #[arg(long)]
     hot: bool,
+    /// Memory that neighbours may map.
+    #[arg(long)]
+    shared: bool,
     /// One JSON object on a line instead of a table
     #[arg(long)]
     json: bool,

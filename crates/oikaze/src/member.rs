@@ -190,6 +190,7 @@ impl Job {
 
     /// A fence for each peer ([`Peer::fence`]).
     pub fn fence(&self) {
+        self.node.fence_direct();
         self.node.note(Request::Fence { peer: None });
     }
 
@@ -199,8 +200,11 @@ impl Job {
     /// # Errors
     /// The time limit passed.
     pub fn quiet(&self) -> Result<()> {
+        let fences = self.node.fences();
         let completion = self.node.submit(Request::Flush { peer: None }, None);
-        self.node.outcome(&"waiting for all operations to end", &completion, self.limit).map(drop)
+        self.node.outcome(&"waiting for all operations to end", &completion, self.limit)?;
+        self.node.fences_are_over(fences);
+        Ok(())
     }
 
     /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each node calls it.

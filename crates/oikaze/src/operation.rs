@@ -72,21 +72,37 @@ impl fmt::Display for What {
 #[must_use = "an operation that is not waited for may fail unseen"]
 pub struct Operation<T> {
     node: Arc<Node>,
-    completion: Arc<Completion>,
+    state: State,
     what: What,
     limit: Option<Duration>,
     yields: PhantomData<fn() -> T>,
 }
 
+/// How far it is.
+enum State {
+    Begun(Arc<Completion>),
+    /// Done before the call that began it returned.
+    Done(Value),
+}
+
 impl<T: Outcome> Operation<T> {
     pub(crate) fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Self {
-        Self { node: Arc::clone(node), completion, what, limit, yields: PhantomData }
+        Self { node: Arc::clone(node), state: State::Begun(completion), what, limit, yields: PhantomData }
+    }
+
+    /// One that is done.
+    #[inline]
+    pub(crate) fn done(node: &Arc<Node>, value: Value, what: What) -> Self {
+        Self { node: Arc::clone(node), state: State::Done(value), what, limit: None, yields: PhantomData }
     }
 
     /// Is it settled? One load.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.completion.is_done()
+        match &self.state {
+            State::Begun(completion) => completion.is_done(),
+            State::Done(_) => true,
+        }
     }
 
     /// Wait until it is complete: for a put, in the peer's memory and visible there. The job's time limit applies.
@@ -106,12 +122,20 @@ impl<T: Outcome> Operation<T> {
     }
 
     fn wait_limited(&self, limit: Option<Duration>) -> Result<T> {
-        let value =
-            self.node.outcome(&self.what, &self.completion, limit).map_err(|error| error.of_unknown_fate(self.what.fate()))?;
+        let value = match &self.state {
+            State::Done(value) => value.clone(),
+            State::Begun(completion) => {
+                self.node.outcome(&self.what, completion, limit).map_err(|error| error.of_unknown_fate(self.what.fate()))?
+            }
+        };
         T::from_value(value).ok_or_else(|| Error::invalid(self.what.to_string(), "the outcome is of another kind (a defect)"))
     }
 
-    pub(crate) fn completion(&self) -> &Arc<Completion> {
-        &self.completion
+    /// Where its outcome appears; nowhere if it is done already.
+    pub(crate) fn completion(&self) -> Option<&Arc<Completion>> {
+        match &self.state {
+            State::Begun(completion) => Some(completion),
+            State::Done(_) => None,
+        }
     }
 }

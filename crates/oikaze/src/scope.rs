@@ -26,7 +26,7 @@ impl<'env> Scope<'_, '_, 'env> {
         self.check_untracked(from)?;
         let lent = self.lend(self.lender.borrow(from))?;
         let operation = there.put(offset, lent.all());
-        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        self.hold(&operation, lent);
         Ok(operation)
     }
 
@@ -38,7 +38,7 @@ impl<'env> Scope<'_, '_, 'env> {
         self.check_untracked(into)?;
         let lent = self.lend(self.lender.borrow_mut(into))?;
         let operation = there.get(offset, lent.all());
-        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        self.hold(&operation, lent);
         Ok(operation)
     }
 
@@ -57,7 +57,7 @@ impl<'env> Scope<'_, '_, 'env> {
         self.check_untracked(from)?;
         let lent = self.lend(self.lender.borrow(from))?;
         let operation = there.accumulate::<T>(offset, combine, lent.all())?;
-        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        self.hold(&operation, lent);
         Ok(operation)
     }
 
@@ -69,7 +69,7 @@ impl<'env> Scope<'_, '_, 'env> {
         self.check_untracked(from)?;
         let lent = self.lend(self.lender.borrow(from))?;
         let operation = to.put_block(there, lent.all(), here)?;
-        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        self.hold(&operation, lent);
         Ok(operation)
     }
 
@@ -81,8 +81,15 @@ impl<'env> Scope<'_, '_, 'env> {
         self.check_untracked(into)?;
         let lent = self.lend(self.lender.borrow_mut(into))?;
         let operation = from.get_block(there, lent.all(), here)?;
-        self.begun.borrow_mut().push((Arc::clone(operation.completion()), lent));
+        self.hold(&operation, lent);
         Ok(operation)
+    }
+
+    /// What is not done yet is waited for.
+    fn hold<T: crate::Outcome>(&self, operation: &Operation<T>, lent: LocalRegion) {
+        if let Some(completion) = operation.completion() {
+            self.begun.borrow_mut().push((Arc::clone(completion), lent));
+        }
     }
 
     fn lend(&self, region: os::Region) -> Result<LocalRegion> {

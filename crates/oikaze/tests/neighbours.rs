@@ -2,8 +2,8 @@
 
 mod support;
 
-use oikaze::Class;
 use oikaze::job::Settings;
+use oikaze::{Class, Region, Rights};
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
 
@@ -26,4 +26,158 @@ fn nodes_of_one_machine_share_memory_unless_the_network_is_to_be_tried() {
             job.barrier().unwrap();
         });
     }
+}
+
+/// MEM-18.1, MEM-18.2, MEM-18.4: everything that can be done with a mapped region is done by the caller, no message goes, and whoever sleeps on a word there
+/// is woken.
+#[test]
+fn a_shared_region_is_reached_without_its_owner() {
+    cluster_once(2, &Settings::default(), |job| {
+        let inbox = job.publish("inbox", Region::shared(1 << 20).unwrap(), Rights::ALL).unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let there = peer.region("inbox").unwrap();
+        job.barrier().unwrap();
+        let posted = || peer.report().unwrap().counters.messages_posted;
+        if job.rank() == 0 {
+            let before = posted();
+            let source = job.register(Region::zeroed(1 << 20).unwrap()).unwrap();
+            source.fill(0, 1 << 20, 7).unwrap();
+            let mut sums = 0;
+            for len in [0, 1, 8, 4096, 100_000, 900_000] {
+                there.put(4096, source.slice(0..len).unwrap()).wait().unwrap();
+                there.put_copy(64, &[len as u8; 100]).unwrap().wait().unwrap();
+                let back = job.register(Region::zeroed(1 << 20).unwrap()).unwrap();
+                there.get(4096, back.slice(0..len).unwrap()).wait().unwrap();
+                let mut seen = vec![0; len];
+                back.read(0, &mut seen).unwrap();
+                assert!(seen.iter().all(|&byte| byte == 7), "{len}");
+                assert_eq!(there.fetch_add(16, 3).wait().unwrap(), sums);
+                sums += 3;
+            }
+            assert_eq!(there.word::<u32>(24).fetch_or(5).wait().unwrap(), 0);
+            assert_eq!(there.compare_swap(24, 5, 9).wait().unwrap(), 5);
+            let mut small = [0; 100];
+            job.scope(|scope| scope.get(&there, 64, &mut small)?.wait()).unwrap();
+            assert_eq!(small, [900_000u32 as u8; 100]);
+            there.put_signal(8192, source.slice(0..1000).unwrap(), &there.signal(0, 1)).wait().unwrap();
+            assert_eq!(posted(), before, "no message went");
+            // The other node sleeps by now, or will find the word as it is: time decides which, and nothing else depends on it.
+            inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
+        } else {
+            inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
+            assert_eq!((inbox.load_u64(16).unwrap(), inbox.load_u64(24).unwrap()), (18, 9));
+            let answer = job.register(Region::zeroed(8).unwrap()).unwrap();
+            there.put_signal(8, answer.all(), &there.signal(0, 1)).wait().unwrap();
+        }
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-18.1, MEM-18.2: what the mapping does not allow, the owner judges, and says why.
+#[test]
+fn what_is_wrong_is_said_by_the_owner() {
+    cluster_once(2, &Settings::default(), |job| {
+        let _all = job.publish("all", Region::shared(8192).unwrap(), Rights::ALL).unwrap();
+        let _read = job.publish("read", Region::shared(8192).unwrap(), Rights::READ).unwrap();
+        let paged = job.publish("paged", Region::shared(8192).unwrap(), Rights::ALL).unwrap();
+        paged.protect(0..4096, Rights::READ).unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let region = |name: &str| peer.region(name).unwrap();
+        let (all, read, paged) = (region("all"), region("read"), region("paged"));
+        let here = job.register(Region::zeroed(8192).unwrap()).unwrap();
+        let said = |result: oikaze::Result<()>| result.unwrap_err().to_string();
+        assert!(said(all.put(8000, here.all()).wait()).contains("outside the region"));
+        assert!(said(all.put(u64::MAX, here.all()).wait()).contains("outside the region"));
+        assert!(said(all.fetch_add(4, 1).wait().map(drop)).contains("aligned"));
+        assert!(said(read.put(0, here.all()).wait()).contains("does not grant"));
+        assert!(said(read.fetch_add(0, 1).wait().map(drop)).contains("does not grant"));
+        read.get(0, here.all()).wait().unwrap();
+        assert!(said(paged.put(0, here.slice(0..8).unwrap()).wait()).contains("does not grant"));
+        paged.put(4096, here.slice(0..8).unwrap()).wait().unwrap();
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-18.3: after a region's end, or after its rights were taken back, nothing of it is touched, whatever neighbours do meanwhile.
+#[test]
+fn nothing_is_touched_after_the_end() {
+    const ROUNDS: u64 = 50;
+    cluster_once(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let turn = job.publish("turn", Region::shared(8).unwrap(), Rights::ALL).unwrap();
+        if job.rank() == 0 {
+            let there = peer.region("turn").unwrap();
+            for round in 1..=ROUNDS {
+                let local = job.publish("target", Region::shared(65_536).unwrap(), Rights::ALL).unwrap();
+                there.fetch_add(0, 1).wait().unwrap();
+                // The neighbour has mapped it and puts without end.
+                local.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap();
+                if round % 2 == 0 {
+                    local.set_rights(Rights::READ).unwrap();
+                    check(&local);
+                }
+                let kept = local.deregister().unwrap();
+                check(&kept);
+            }
+            there.fetch_add(0, 1 << 32).wait().unwrap();
+        } else {
+            let source = job.register(Region::zeroed(65_536).unwrap()).unwrap();
+            let mut number = 1u64;
+            for round in 1.. {
+                let word = turn.wait_until(0, Some(PATIENCE), |word| word >= round).unwrap();
+                if word >> 32 != 0 {
+                    break;
+                }
+                let target = peer.region("target").unwrap();
+                let ended = loop {
+                    number += 1;
+                    source.fill(0, 65_536, number as u8 | 1).unwrap();
+                    if let Err(why) = target.put(0, source.all()).wait() {
+                        break why.to_string();
+                    }
+                };
+                assert!(ended.contains("no region has this key") || ended.contains("does not grant"), "{ended}");
+            }
+        }
+        job.barrier().unwrap();
+    });
+}
+
+/// Set a canary; it stays.
+fn check(region: &Region) {
+    region.fill(0, 65_536, 0).unwrap();
+    for _ in 0..20 {
+        let mut seen = vec![1; 65_536];
+        region.read(0, &mut seen).unwrap();
+        assert!(seen.iter().all(|&byte| byte == 0), "written after the end");
+        std::thread::yield_now();
+    }
+}
+
+/// MEM-18.2: a put that needs no engine waits for what a fence holds it back for.
+#[test]
+fn a_fence_holds_back_mapped_puts_too() {
+    cluster_once(2, &Settings::default(), |job| {
+        let words = job.publish("words", Region::shared(16).unwrap(), Rights::ALL).unwrap();
+        let bulk = job.publish("bulk", Region::zeroed(4 << 20).unwrap(), Rights::ALL).unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let (there, far) = (peer.region("words").unwrap(), peer.region("bulk").unwrap());
+        let source = job.register(Region::zeroed(4 << 20).unwrap()).unwrap();
+        for round in 1..20u8 {
+            source.fill(0, 4 << 20, round).unwrap();
+            let put = far.put(0, source.all());
+            peer.fence();
+            let flag = there.put_copy(0, &u64::from(round).to_ne_bytes()).unwrap();
+            words.wait_until(0, Some(PATIENCE), |word| word == u64::from(round)).unwrap();
+            let mut last = [0];
+            bulk.read((4 << 20) - 1, &mut last).unwrap();
+            assert_eq!(last, [round], "the flag came before the data");
+            put.wait().unwrap();
+            flag.wait().unwrap();
+            if round % 5 == 0 {
+                job.quiet().unwrap();
+            }
+            job.barrier().unwrap();
+        }
+    });
 }

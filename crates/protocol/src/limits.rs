@@ -205,6 +205,8 @@ pub const RECORD_STEP: usize = 64;
 pub const RECORD_BODY: usize = 16 << 10;
 /// Refusals that a ring's reader has told and its writer has not heard.
 pub const REFUSALS_TOLD: usize = 32;
+/// Regions that one neighbour has mapped at a time; further ones are reached through the rings.
+pub const GRANTS: usize = 64;
 /// Records taken from one neighbour in one look …
 pub const RECORDS_A_LOOK: usize = 64;
 /// … and bytes, after which no further one is.

@@ -18,6 +18,7 @@ mod events;
 pub mod failure;
 mod foresight;
 mod ingress;
+mod mapping;
 mod neighbour;
 mod neighbours;
 pub mod operation;

@@ -3,13 +3,13 @@
 //! Receiving never transmits: what is put into a ring, and whom to wake for it, belongs to the stages that post and send.
 
 use super::Engine;
-use super::neighbour::{Neighbour, Settled};
+use super::neighbour::{Handed, Neighbour, Settled};
 use super::upward::Upward;
 use oikaze_os::link::Link;
 use oikaze_os::neighbour::{Line, Pair, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED};
+use oikaze_protocol::limits::{GRANTS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED};
 use oikaze_protocol::neighbour::Damaged;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Token};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Which peers share memory with this node.
 #[derive(Default)]
 pub(super) struct Neighbours {
-    ranks: Vec<Rank>,
+    pub ranks: Vec<Rank>,
     /// Their lines.
     watch: Option<Watch>,
     /// Between two looks at the link; zero if every look is one.
@@ -28,6 +28,8 @@ pub(super) struct Neighbours {
     checked: Time,
     /// Some thread may have slept since then: whoever rang has left something to be heard.
     dozed: bool,
+    /// Regions of neighbours that are mapped, or asked for.
+    pub maps: super::mapping::Maps,
 }
 
 impl Neighbours {
@@ -102,7 +104,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
         }
         if at > 0 && (self.neighbours.dozed || now - self.neighbours.checked > NEIGHBOURS_CHECKED) {
-            self.check_neighbours(now);
+            came += self.check_neighbours(now);
         }
         came
     }
@@ -136,9 +138,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 Err(_) => damaged = true,
             }
         }
+        self.map_given(rank);
         let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return came };
-        // Room, or credit, has come for what waits.
-        self.more |= neighbour.is_pressed();
+        // Somebody wants memory; or room, or credit, has come for what waits.
+        self.more |= neighbour.is_pressed() || neighbour.is_asked();
         if damaged {
             self.end_neighbour(rank, Death::Damaged);
         } else if neighbour.is_over() {
@@ -155,19 +158,23 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Ask the kernel who has rung, and who has ended.
-    fn check_neighbours(&mut self, now: Time) {
+    /// Ask the kernel who has rung, and who has ended. What neighbours write into regions that they have mapped no turn sees: threads that wait
+    /// for it beside the driver are to look now and then.
+    fn check_neighbours(&mut self, now: Time) -> usize {
         let Self { neighbours, peers, more, .. } = self;
         (neighbours.checked, neighbours.dozed) = (now, false);
-        let Some(watch) = &neighbours.watch else { return };
+        let Some(watch) = &neighbours.watch else { return 0 };
         watch.look(|called| {
             let Some(neighbour) = peers.get_mut(called.number).and_then(|peer| peer.neighbour.as_mut()) else { return };
-            if !hear(&neighbour.pair.line) || called.ended {
+            if !hear(neighbour) || called.ended {
                 watch.remove(&neighbour.pair.line);
                 neighbour.has_ended();
                 *more = true;
             }
         });
+        let given =
+            |rank: &Rank| peers.get(*rank).and_then(|peer| peer.neighbour.as_ref()).is_some_and(|one| one.pair.grants.any());
+        usize::from(neighbours.ranks.iter().any(given))
     }
 
     /// The process of a neighbour has ended, or it cannot be believed any more: whatever waits for it, waits no longer (MEM-16.7).
@@ -190,6 +197,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Some(peer) = self.peers.get_mut(rank) else { return Vec::new() };
         let Some(neighbour) = peer.neighbour.take() else { return Vec::new() };
         peer.rings = neighbour.counters();
+        neighbour.pair.line.end();
+        self.neighbours.maps.cut_off(rank);
         if let Some(watch) = &self.neighbours.watch {
             watch.remove(&neighbour.pair.line);
         }
@@ -206,6 +215,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             at += 1;
             let Self { peers, memory, .. } = self;
             let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
+            super::mapping::hand_over(neighbour, memory);
             neighbour.pump(memory);
             neighbour.wake_if_stirred();
             while let Some(token) = self.next_lost(rank) {
@@ -227,14 +237,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
 }
 
 /// Hear what was said on a line; false if it has ended, or says what nobody says.
-fn hear(line: &Line) -> bool {
+pub(super) fn hear(neighbour: &mut Neighbour) -> bool {
     /// In one look.
     const SAID: usize = 64;
     for _ in 0..SAID {
-        match line.hear() {
+        match neighbour.pair.line.hear() {
             Ok(None) => break,
             Ok(Some(said)) if Line::is_wake(&said) => {}
-            Ok(Some(_)) | Err(_) => return false,
+            Ok(Some(said)) => match Handed::from_said(said) {
+                Some(handed) if neighbour.handed.len() < GRANTS => neighbour.handed.push(handed),
+                _ => return false,
+            },
+            Err(_) => return false,
         }
     }
     true

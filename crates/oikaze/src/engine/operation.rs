@@ -1,6 +1,7 @@
 //! Operations in flight: from the token that travels through the protocol to the thread that waits.
 
 use oikaze_os::memory::Holder;
+use oikaze_os::neighbour::Mapped;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayId;
 use oikaze_protocol::rma::Published;
@@ -18,6 +19,8 @@ pub enum Value {
     Done,
     /// The old value of an atomic.
     Word(u64),
+    /// A peer's memory, mapped here.
+    Mapped(Arc<Mapped>),
     /// A published region.
     Region(Published),
     /// A declared array.

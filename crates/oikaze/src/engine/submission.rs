@@ -129,6 +129,13 @@ pub enum Request {
         /// What.
         body: Body,
     },
+    /// Map a region of a neighbour, if it may be.
+    Map {
+        /// Whose.
+        at: Rank,
+        /// Which.
+        key: u64,
+    },
     /// Make a region known to peers under a name.
     Publish {
         /// Its name.

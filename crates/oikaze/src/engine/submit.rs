@@ -60,6 +60,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.settle_now(completion, Ok(Value::Done));
             }
             Request::Flush { peer } => self.flush_operations(peer, completion),
+            Request::Map { at, key } => self.ask_for_memory(at, key, completion),
             Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
                     peer.consumed(messages, bytes);
@@ -128,6 +129,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             | Request::Cancel { .. }
             | Request::Fence { .. }
             | Request::Flush { .. }
+            | Request::Map { .. }
             | Request::Consumed { .. }
             | Request::Close => return,
         };

@@ -33,7 +33,7 @@ use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
 use spinning::Spinning;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -58,6 +58,9 @@ pub(crate) struct Node {
     socket: Option<OwnedFd>,
     /// Readable when a neighbour has woken this node, or has ended.
     neighbours: Option<OwnedFd>,
+    /// Fences asked for, and how many of them are known to hold nothing back any more.
+    fences: AtomicU64,
+    fences_over: AtomicU64,
     tracker: Option<Arc<dyn Tracker>>,
     start: Instant,
     waiting: Waiting,
@@ -105,6 +108,8 @@ impl Node {
             news_wanted: AtomicBool::new(false),
             socket,
             neighbours,
+            fences: AtomicU64::new(0),
+            fences_over: AtomicU64::new(0),
             tracker,
             start,
             waiting,
@@ -289,6 +294,31 @@ impl Node {
         } else {
             self.helper.wake_before(next);
         }
+    }
+
+    /// Does any node share memory with this one?
+    pub fn has_neighbours(&self) -> bool {
+        self.neighbours.is_some()
+    }
+
+    /// A fence is asked for: operations that need no engine go through it from here on, where earlier ones may hold them back.
+    pub fn fence_direct(&self) {
+        self.fences.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Fences so far; when all that was begun before has ended, they are [over](Self::fences_are_over).
+    pub fn fences(&self) -> u64 {
+        self.fences.load(Ordering::SeqCst)
+    }
+
+    pub fn fences_are_over(&self, fences: u64) {
+        self.fences_over.fetch_max(fences, Ordering::SeqCst);
+    }
+
+    /// May an operation take place although the engine does not know of it? Not while a fence may hold it back, nor when the job is over.
+    #[inline]
+    pub fn may_go_direct(&self) -> bool {
+        self.fences.load(Ordering::Relaxed) == self.fences_over.load(Ordering::Relaxed) && !self.closing.load(Ordering::Relaxed)
     }
 
     /// A message for the user, the oldest that fits.

@@ -1,5 +1,6 @@
 //! Memory of this node that operations may use, and that peers may reach if it is published.
 
+mod direct;
 mod handle;
 mod registration;
 
@@ -7,7 +8,8 @@ pub use handle::RemoteId;
 
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
-use oikaze_os::memory::{Holder, Region, Registered};
+use direct::Direct;
+use oikaze_os::memory::{Gather, Holder, Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
@@ -30,6 +32,7 @@ struct Inner {
     limit: Option<Duration>,
     /// The name under which it is published.
     name: Mutex<Option<String>>,
+    direct: Direct,
 }
 
 impl Inner {
@@ -56,7 +59,7 @@ impl LocalRegion {
         let registered = |engine: &mut RealEngine| {
             let registered = engine.memory().insert(region.clone(), rights)?;
             let (node, name) = (Arc::clone(node), Mutex::new(name));
-            Ok(Self::hold(engine, Inner { node, region, registered, limit, name }))
+            Ok(Self::hold(engine, Inner { node, region, registered, limit, name, direct: Direct::default() }))
         };
         node.with_engine(registered)
     }
@@ -159,6 +162,22 @@ impl RegionSlice {
     pub(crate) fn segment(&self) -> Segment {
         self.make_present();
         Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
+    }
+
+    /// Read its bytes where they are, by this thread; `false` if the region is registered no more, or `act` says so.
+    #[inline]
+    pub(crate) fn use_directly(&self, act: impl FnOnce(Gather) -> bool) -> bool {
+        let inner = &*self.region.inner;
+        let Some(_inside) = inner.direct.enter() else { return false };
+        inner.region.lend(self.range.start as u64, self.range.len() as u64).is_ok_and(act)
+    }
+
+    /// Write its bytes where they are, by this thread, as [`RegionSlice::use_directly`]; `act` is given region, offset and length.
+    #[inline]
+    pub(crate) fn fill_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
+        let inner = &*self.region.inner;
+        let Some(_inside) = inner.direct.enter() else { return false };
+        act(&inner.region, self.range.start as u64, self.range.len() as u64)
     }
 
     /// Rows of this slice; the block's offset counts from its start.

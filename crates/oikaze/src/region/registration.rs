@@ -43,6 +43,7 @@ impl LocalRegion {
     fn change_rights(&self, pages: Option<Range<u64>>, rights: Rights) -> Result<()> {
         let slot = self.inner.registered.slot;
         self.inner.node.change_engine(|engine| engine.set_rights(slot, pages, rights))?;
+        self.wait_for_others();
         self.tell_peers();
         Ok(())
     }
@@ -100,6 +101,7 @@ impl LocalRegion {
                 registered,
                 limit: *limit,
                 name: Mutex::new(if outcome.is_ok() { name.clone() } else { None }),
+                direct: super::Direct::default(),
             };
             Ok((LocalRegion::hold(engine, inner), outcome))
         });
@@ -122,6 +124,7 @@ impl LocalRegion {
         if !open {
             return Err(MemoryError::NotRegistered.into());
         }
+        self.inner.direct.end();
         self.wait_for_own_operations();
         self.wait_for_others();
         Ok(name)
@@ -139,8 +142,12 @@ impl LocalRegion {
         }
     }
 
-    /// Whoever reaches the memory without asking this node's engine for each access is waited for here: peers on this machine that have
-    /// mapped it, once there are such. From here on they must not begin.
-    #[allow(clippy::unused_self)]
-    fn wait_for_others(&self) {}
+    /// Whoever reaches the memory without asking this node's engine for each access is waited for here: neighbours that have mapped it. They
+    /// are let in no more (MEM-18.3); one that dies inside is none any more.
+    fn wait_for_others(&self) {
+        let Inner { node, registered, .. } = &*self.inner;
+        // Nobody stays inside for longer than a copy takes.
+        let reached = || self.inner.direct.is_ending() || node.with_engine(|engine| engine.is_reached(registered.slot));
+        node.wait(None, || (!reached()).then_some(()));
+    }
 }

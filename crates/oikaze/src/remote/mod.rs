@@ -4,6 +4,7 @@
 
 mod accumulate;
 mod block;
+mod direct;
 mod fifo;
 mod put;
 mod region;
@@ -66,7 +67,7 @@ impl Peer {
     /// Nothing was published under that name in time (the error lists what is there); the peer is lost.
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
         let published = self.find(name, format!("region \"{name}\" of node {}", self.rank))?;
-        Ok(RemoteRegion::new(self.clone(), name, published))
+        Ok(RemoteRegion::new(self.clone(), name, published).mapped())
     }
 
     /// What is, or will be, published under this name.
@@ -115,6 +116,7 @@ impl Peer {
     ///
     /// To tell the peer that data is there, [`RemoteRegion::put_signal`] is faster: it needs no fence.
     pub fn fence(&self) {
+        self.node.fence_direct();
         self.node.note(Request::Fence { peer: Some(self.rank) });
     }
 

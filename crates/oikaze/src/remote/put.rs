@@ -14,6 +14,9 @@ pub const COPY_MAX: usize = 4096;
 impl RemoteRegion {
     /// Write a counted slice there. Returns at once; complete when in the peer's memory and visible.
     pub fn put(&self, offset: u64, from: RegionSlice) -> Operation<()> {
+        if let Some(done) = self.put_direct(offset, &from, None) {
+            return done;
+        }
         self.put_body(offset, Body::Segment(from.segment()), None, Some(from.keep()))
     }
 
@@ -28,11 +31,17 @@ impl RemoteRegion {
                 format!("put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"),
             ));
         }
+        if let Some(done) = self.put_bytes_direct(offset, bytes) {
+            return Ok(done);
+        }
         Ok(self.put_body(offset, Body::copy_of(bytes), None, None))
     }
 
     /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it is in place.
     pub fn put_signal(&self, offset: u64, from: RegionSlice, signal: &RemoteSignal) -> Operation<()> {
+        if let Some(done) = self.put_direct(offset, &from, Some(signal.0)) {
+            return done;
+        }
         self.put_body(offset, Body::Segment(from.segment()), Some(signal.0), Some(from.keep()))
     }
 
@@ -50,6 +59,9 @@ impl RemoteRegion {
 
     /// Read from there into a counted slice.
     pub fn get(&self, offset: u64, into: RegionSlice) -> Operation<()> {
+        if let Some(done) = self.get_direct(offset, &into) {
+            return done;
+        }
         let segment = into.segment();
         let request = Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
         self.peer.begin(request, Some(into.keep()), self.what("get", offset, segment.len))

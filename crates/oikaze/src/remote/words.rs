@@ -49,6 +49,9 @@ impl RemoteRegion {
     }
 
     fn atomic<T: Outcome>(&self, offset: u64, op: AtomicOp, fetch: bool, verb: &'static str) -> Operation<T> {
+        if let Some(done) = self.atomic_direct(offset, op, verb) {
+            return done;
+        }
         let request = Request::Atomic { at: self.peer.rank, key: self.published.key, offset, op, fetch };
         self.peer.begin(request, None, self.what(verb, offset, op.width().bytes()))
     }

@@ -275,7 +275,7 @@ impl Region {
     }
 
     /// Is this range inside, without overflow?
-    pub(super) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+    pub(crate) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         let size = self.len() as u64;
         match offset.checked_add(len) {
             Some(end) if end <= size => Ok(()),
@@ -318,6 +318,20 @@ impl Region {
             return Err(AccessError::Closed);
         }
         Ok((self.at(Side::Runtime, offset), Hold { region: self.clone() }))
+    }
+
+    /// Bytes to be copied to somewhere else, kept in place until the answer is dropped.
+    ///
+    /// # Errors
+    /// [`AccessError`]: out of bounds, or the lending scope has ended.
+    pub fn lend(&self, offset: u64, len: u64) -> Result<super::Gather, AccessError> {
+        let (at, hold) = self.hold(offset, len)?;
+        Ok(super::Gather::new(at, len as usize, hold))
+    }
+
+    /// As [`Region::write`], on the runtime's behalf: through the mapping that is never watched.
+    pub(crate) fn write_as_runtime(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        self.write_from(Side::Runtime, offset, bytes)
     }
 
     /// Does nobody else know of this memory? (Nobody can then begin to.)

@@ -20,7 +20,8 @@ mod layout {
     pub const LINE: usize = 128;
     pub const REFUSALS: usize = REFUSALS_TOLD;
     pub const RING: usize = RING_BYTES;
-    pub const CONTROL: usize = PAGE;
+    /// The second page is for regions that are mapped (`super::super::grants`).
+    pub const CONTROL: usize = 2 * PAGE;
 }
 
 #[cfg(loom)]
@@ -198,9 +199,15 @@ impl Writer {
     /// takes who asks for the one who does.
     #[must_use]
     pub fn must_wake(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.memory.load(ASLEEP, Ordering::Relaxed) != 0 && self.memory.swap(ASLEEP, 0, Ordering::AcqRel) != 0
+        must_wake(&self.memory)
     }
+}
+
+/// See [`Writer::must_wake`].
+#[inline]
+pub(super) fn must_wake(memory: &Memory) -> bool {
+    fence(Ordering::SeqCst);
+    memory.load(ASLEEP, Ordering::Relaxed) != 0 && memory.swap(ASLEEP, 0, Ordering::AcqRel) != 0
 }
 
 /// The reader's end.

@@ -73,6 +73,11 @@ impl Line {
         self.process.as_ref().map(AsFd::as_fd)
     }
 
+    /// No more is said, by either side: the other one sees the end, also if this end is still held somewhere.
+    pub fn end(&self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
     /// Say something, with a descriptor if wanted. Never waits.
     ///
     /// # Errors

@@ -85,6 +85,14 @@ mod real {
             self.word(place).swap(value, order)
         }
 
+        pub fn add(&self, place: usize, value: u64) {
+            self.word(place).fetch_add(value, Ordering::SeqCst);
+        }
+
+        pub fn subtract(&self, place: usize, value: u64) {
+            self.word(place).fetch_sub(value, Ordering::Release);
+        }
+
         /// Copy a part there.
         #[inline]
         pub fn write(&self, place: usize, part: &Part<'_>) {

@@ -3,6 +3,7 @@
 //! - [`Doorway`]: where a node can be called by others, a Unix socket; [`Line`]: one such connection, over which descriptors go, which
 //!   wakes who sleeps, and whose end is the other process's end.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
+//! - [`Mapped`]: a neighbour's region that is reached without asking its owner; [`Grants`] is the owner's side.
 //! - [`Watch`]: one descriptor for all lines of a node.
 //!
 //! The memory is a sealed file, so that nobody can make the other's accesses fail. Whatever is read from it is copied before it is judged, and no
@@ -11,6 +12,8 @@
 mod channel;
 #[cfg(not(loom))]
 mod doorway;
+#[cfg(not(loom))]
+mod grants;
 #[cfg(not(loom))]
 mod line;
 mod memory;
@@ -24,6 +27,8 @@ mod watch;
 pub use channel::{Full, Reader, Writer};
 #[cfg(not(loom))]
 pub use doorway::Doorway;
+#[cfg(not(loom))]
+pub use grants::{Bell, Grants, Mapped, to_give};
 #[cfg(not(loom))]
 pub use line::{Line, Said, Stranger};
 pub use memory::Part;

@@ -1,10 +1,12 @@
 //! One side of the memory that two neighbours share.
 
 use super::channel::{CHANNEL, Reader, Writer};
+use super::grants::{Bell, Grants, Mapped};
 use super::line::{Line, line_pair};
 use super::memory::Memory;
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, sealed_file};
+use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::io;
@@ -38,7 +40,11 @@ pub struct Pair {
     /// From it.
     pub inward: Reader,
     /// Descriptors, wake-ups, and its end.
-    pub line: Line,
+    pub line: Arc<Line>,
+    /// Regions of ours that it has mapped.
+    pub grants: Grants,
+    ours: Memory,
+    theirs: Memory,
 }
 
 impl Pair {
@@ -57,7 +63,24 @@ impl Pair {
             Side::Caller => (0, 1),
             Side::Called => (1, 0),
         };
-        Ok(Pair { outward: Writer::new(half(out)), inward: Reader::new(half(inward)), line })
+        let (ours, theirs) = (half(out), half(inward));
+        Ok(Pair {
+            outward: Writer::new(ours.clone()),
+            inward: Reader::new(theirs.clone()),
+            line: Arc::new(line),
+            grants: Grants::new(ours.clone()),
+            ours,
+            theirs,
+        })
+    }
+
+    /// Map a region that it has given.
+    ///
+    /// # Errors
+    /// What came with it cannot be mapped.
+    pub fn map(&self, file: &OwnedFd, len: usize, rights: Rights, index: usize) -> io::Result<Mapped> {
+        let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
+        Mapped::new(file, len, rights, index, self.theirs.clone(), bell)
     }
 
     /// Both sides, for two engines of one process (tests, examples).

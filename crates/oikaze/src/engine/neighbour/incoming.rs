@@ -26,6 +26,18 @@ pub(super) struct Incoming {
     /// Credit given back, ever.
     returned: u64,
     goodbye: bool,
+    /// Keys of regions that the neighbour wants to map.
+    pub asked: VecDeque<u64>,
+    /// What it says to what was asked of it.
+    pub given: VecDeque<Given>,
+}
+
+/// An answer to [`Kind::Ask`].
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Given {
+    pub key: u64,
+    /// The memory lies in the socket.
+    pub is_there: bool,
 }
 
 #[derive(Debug)]
@@ -34,6 +46,9 @@ struct Untold {
     end: u64,
     refusal: Refusal,
 }
+
+/// Questions and answers that are not heeded yet; more are nonsense.
+const ASKED_MAX: usize = 4096;
 
 /// A message that does not fit into one record.
 #[derive(Debug)]
@@ -144,15 +159,17 @@ impl Incoming {
                 upper.withdrawn(from, arriving.number);
             }
             Kind::Goodbye => self.goodbye = true,
+            Kind::Ask if self.asked.len() < ASKED_MAX => self.asked.push_back(word(reader)),
+            Kind::Given if self.given.len() < ASKED_MAX => {
+                self.given.push_back(Given { key: word(reader), is_there: heading.flag });
+            }
             Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given => return Err(Damaged),
         }
         Ok(Ok(()))
     }
 
     fn begin(&mut self, from: Rank, heading: Heading, reader: &Reader, upper: &mut impl Upper) -> Result<(), Damaged> {
-        let mut len = [0; 8];
-        reader.read(0, &mut len);
-        let len = u64::from_le_bytes(len);
+        let len = word(reader);
         if self.arriving.is_some() || len <= RECORD_BODY as u64 || len > BODY_MAX {
             return Err(Damaged);
         }
@@ -222,6 +239,13 @@ impl Incoming {
     pub fn said_goodbye(&self) -> bool {
         self.goodbye
     }
+}
+
+/// The first word of the oldest record.
+fn word(reader: &Reader) -> u64 {
+    let mut bytes = [0; 8];
+    reader.read(0, &mut bytes);
+    u64::from_le_bytes(bytes)
 }
 
 /// Bytes of the oldest record, copied out.

@@ -6,14 +6,16 @@ mod outgoing;
 #[cfg(test)]
 mod tests;
 
-use incoming::Incoming;
+use incoming::{Given, Incoming};
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::Pair;
 use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
-use oikaze_protocol::neighbour::Damaged;
+use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Message, PostError, Refusal, Token, Upper};
 use outgoing::Outgoing;
+use rustix::fd::OwnedFd;
 
 /// Looks at what a process has left in its ring after its end: more than empty a full one.
 const LAST_LOOKS: u32 = 16;
@@ -48,6 +50,17 @@ pub(super) struct Neighbour {
     /// Its process has ended; so often what it left behind may be looked at.
     last_looks: Option<u32>,
     counters: RingCounters,
+    /// What was handed over in the socket and not asked for yet, in the ring.
+    pub handed: Vec<Handed>,
+}
+
+/// Memory of a region, as it came.
+pub(super) struct Handed {
+    pub key: u64,
+    pub len: usize,
+    pub rights: Rights,
+    pub index: usize,
+    pub file: OwnedFd,
 }
 
 impl Neighbour {
@@ -59,6 +72,7 @@ impl Neighbour {
             stirred: false,
             last_looks: None,
             counters: RingCounters::default(),
+            handed: Vec::new(),
         }
     }
 
@@ -137,6 +151,28 @@ impl Neighbour {
     /// A message whose source has gone before it could be read.
     pub fn next_lost(&mut self) -> Option<Token> {
         self.outgoing.next_lost()
+    }
+
+    /// Ask for the memory of a region.
+    pub fn ask(&mut self, key: u64) {
+        self.outgoing.tell(Heading::plain(Kind::Ask, 0), key);
+    }
+
+    /// Say that the memory of a region lies in the socket, or that it cannot be had.
+    pub fn answer(&mut self, key: u64, is_there: bool) {
+        self.outgoing.tell(Heading { flag: is_there, ..Heading::plain(Kind::Given, 0) }, key);
+    }
+
+    pub fn is_asked(&self) -> bool {
+        !self.incoming.asked.is_empty()
+    }
+
+    pub fn next_asked(&mut self) -> Option<u64> {
+        self.incoming.asked.pop_front()
+    }
+
+    pub fn next_given(&mut self) -> Option<Given> {
+        self.incoming.given.pop_front()
     }
 
     /// Put in what waits, as far as there is room.

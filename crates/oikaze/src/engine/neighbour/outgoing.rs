@@ -22,6 +22,8 @@ pub(super) struct Outgoing {
     lined: VecDeque<Waiting>,
     /// One that does not fit into a record, and has begun.
     under_way: Option<UnderWay>,
+    /// Questions and answers about memory, which no message waits for.
+    told: VecDeque<(Heading, u64)>,
     unsettled: VecDeque<Unsettled>,
     lost: VecDeque<Token>,
     credit: Credit,
@@ -134,7 +136,7 @@ impl Outgoing {
 
     #[inline]
     pub fn waiting(&self) -> usize {
-        self.passing.len() + self.lined.len() + usize::from(self.under_way.is_some())
+        self.passing.len() + self.lined.len() + self.told.len() + usize::from(self.under_way.is_some())
     }
 
     pub fn is_idle(&self) -> bool {
@@ -145,6 +147,13 @@ impl Outgoing {
     /// Was anything put in?
     pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer) -> bool {
         let mut any = false;
+        while let Some((heading, key)) = self.told.front() {
+            if writer.put(*heading, &[Part::Bytes(&key.to_le_bytes())]).is_err() {
+                return any;
+            }
+            self.told.pop_front();
+            any = true;
+        }
         loop {
             if !self.go_on(memory, writer, &mut any) {
                 return any;
@@ -178,6 +187,9 @@ impl Outgoing {
 
     /// Would [`Outgoing::pump`] get anything in?
     pub fn could_go(&mut self, writer: &mut Writer) -> bool {
+        if !self.told.is_empty() {
+            return writer.has_room(8);
+        }
         if let Some(under_way) = &self.under_way {
             let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX).min(RECORD_BODY);
             return writer.has_room(if under_way.body.is_some() { left } else { 0 });
@@ -273,6 +285,11 @@ impl Outgoing {
             self.credit.outstanding = self.credit.outstanding.saturating_sub(first.charge);
         }
         Ok(Some((first.token, refusal.map_or(Ok(()), Err))))
+    }
+
+    /// Say something about the region with this key.
+    pub fn tell(&mut self, heading: Heading, key: u64) {
+        self.told.push_back((heading, key));
     }
 
     pub fn next_lost(&mut self) -> Option<Token> {

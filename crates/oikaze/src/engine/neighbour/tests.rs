@@ -242,7 +242,7 @@ fn a_damaged_ring_ends_its_pair() {
         let (one, other) = Pair::both().unwrap();
         // The test writes where node 1 would: its rings, but another line.
         let (mut hostile, mine) = {
-            let (line, kept) = (other.line, one.line);
+            let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
             let hostile = Pair::new(&memory, Side::Called, line).unwrap();
             (hostile, Pair::new(&memory, Side::Caller, kept).unwrap())
         };

@@ -21,6 +21,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// that still use it are for the caller to wait for, or to cancel.
     pub fn remove_region(&mut self, slot: u32) -> Option<Region> {
         let region = self.memory.remove(slot)?;
+        self.take_back(slot);
         self.cut_off(slot);
         Some(region)
     }
@@ -31,6 +32,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// As [`RegionTable::renew`](oikaze_os::memory::RegionTable::renew).
     pub fn renew_region(&mut self, slot: u32, rights: Rights) -> Result<Registered, MemoryError> {
         let registered = self.memory.renew(slot, rights)?;
+        self.take_back(slot);
         self.cut_off(slot);
         Ok(registered)
     }
@@ -41,6 +43,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return false;
         }
         self.memory.close(slot);
+        self.take_back(slot);
         let ended = self.rma.region_removed(slot);
         self.withdraw(slot, &ended);
         true
@@ -55,6 +58,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             None => self.memory.set_rights(slot, rights)?,
             Some(pages) => self.memory.protect(slot, pages, rights)?,
         }
+        self.take_back(slot);
         let ended = self.rma.rights_changed(slot, &self.memory);
         self.withdraw(slot, &ended);
         Ok(())

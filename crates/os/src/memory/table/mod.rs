@@ -219,6 +219,16 @@ impl RegionTable {
         self.entry(slot).map(|entry| &entry.region)
     }
 
+    /// The region with this key, its slot and rights, if a neighbour may reach it by itself: its memory is a file, and every page grants the
+    /// same, reading, or writing and what else there is (MEM-18.1).
+    #[must_use]
+    pub fn mappable(&self, key: u64) -> Option<(u32, &Region, Rights)> {
+        let slot = self.keys.find(key)?;
+        let entry = self.entry(slot).filter(|entry| !entry.closed && entry.pages.is_none())?;
+        let whole = entry.rights == Rights::READ || entry.rights.contains(Rights::WRITE);
+        (entry.region.kind() == RegionKind::Shared && whole).then_some((slot, &entry.region, entry.rights))
+    }
+
     /// Bytes to be sent, kept in place until the answer is dropped. `None` if the segment is not inside a live region, or the
     /// scope that lent the memory has ended.
     #[must_use]

@@ -1,0 +1,157 @@
+//! Regions that neighbours map: handed over by their owner, reached by whoever has mapped them, and taken back (spec/memory.md, MEM-18).
+
+use super::neighbour::{Handed, Neighbour};
+use super::{Completion, Engine, Value};
+use oikaze_os::link::Link;
+use oikaze_os::memory::RegionTable;
+use oikaze_os::neighbour::{Mapped, Said, to_give};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::rma::Rights;
+use rustix::fd::AsFd;
+use std::sync::{Arc, Weak};
+
+/// What is said in the socket with a region's memory: this, key u64, length u64, line u32, rights u8.
+const GIFT: &[u8; 4] = b"give";
+const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1;
+
+/// Regions of neighbours, mapped here or asked for.
+#[derive(Default)]
+pub(super) struct Maps {
+    asking: Vec<(Rank, u64, Arc<Completion>)>,
+    mapped: Vec<(Rank, u64, Weak<Mapped>)>,
+}
+
+impl Maps {
+    fn find(&mut self, rank: Rank, key: u64) -> Option<Arc<Mapped>> {
+        self.mapped.retain(|(_, _, mapped)| mapped.strong_count() > 0);
+        self.mapped.iter().find(|(at, known, _)| (*at, *known) == (rank, key)).and_then(|(_, _, mapped)| mapped.upgrade())
+    }
+
+    /// Those who asked for this, with what came of it.
+    fn settle(&mut self, rank: Rank, key: u64, outcome: &Value) -> usize {
+        let before = self.asking.len();
+        self.asking.retain(|(at, asked, completion)| {
+            let waits = (*at, *asked) == (rank, key);
+            if waits {
+                completion.settle(Ok(outcome.clone()));
+            }
+            !waits
+        });
+        before - self.asking.len()
+    }
+
+    /// This neighbour is none any more: what is mapped of it is reached no more.
+    pub fn cut_off(&mut self, rank: Rank) {
+        self.mapped
+            .iter()
+            .filter(|(at, ..)| *at == rank)
+            .filter_map(|(.., mapped)| mapped.upgrade())
+            .for_each(|mapped| mapped.cut_off());
+        self.mapped.retain(|(at, ..)| *at != rank);
+        self.asking.retain(|(at, _, completion)| {
+            if *at == rank {
+                completion.settle(Ok(Value::Done));
+            }
+            *at != rank
+        });
+    }
+}
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// Ask a neighbour for the memory of a region; the completion has it, or says that it is done without.
+    pub(super) fn ask_for_memory(&mut self, at: Rank, key: u64, completion: Option<Arc<Completion>>) {
+        let Some(completion) = completion else { return };
+        let Self { peers, neighbours, news, .. } = self;
+        let neighbour = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut());
+        match (neighbours.maps.find(at, key), neighbour) {
+            (Some(mapped), _) => completion.settle(Ok(Value::Mapped(mapped))),
+            (None, Some(neighbour)) => {
+                neighbour.ask(key);
+                neighbours.maps.asking.push((at, key, completion));
+                return;
+            }
+            (None, None) => completion.settle(Ok(Value::Done)),
+        }
+        *news += 1;
+    }
+
+    /// Map what a neighbour has given.
+    pub(super) fn map_given(&mut self, rank: Rank) {
+        let Self { peers, neighbours, news, .. } = self;
+        let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return };
+        while let Some(given) = neighbour.next_given() {
+            let mapped = if given.is_there { map(neighbour, given.key) } else { None };
+            let outcome = mapped.map_or(Value::Done, |mapped| {
+                neighbours.maps.mapped.push((rank, given.key, Arc::downgrade(&mapped)));
+                Value::Mapped(mapped)
+            });
+            *news += neighbours.maps.settle(rank, given.key, &outcome);
+        }
+    }
+
+    /// No neighbour is let into this region any more; those inside are for the caller to wait for (MEM-18.3).
+    pub(super) fn take_back(&mut self, slot: u32) {
+        for &rank in &self.neighbours.ranks {
+            if let Some(neighbour) = self.peers.get(rank).and_then(|peer| peer.neighbour.as_ref()) {
+                neighbour.pair.grants.take_back(slot);
+            }
+        }
+    }
+
+    /// Is a neighbour in the middle of reaching this region?
+    #[must_use]
+    pub fn is_reached(&self, slot: u32) -> bool {
+        let inside = |rank: &Rank| self.peer(*rank)?.neighbour.as_ref().map(|neighbour| neighbour.pair.grants.is_inside(slot));
+        self.neighbours.ranks.iter().any(|rank| inside(rank).unwrap_or(false))
+    }
+}
+
+/// Hand over what the neighbour has asked for, where that may be.
+pub(super) fn hand_over(neighbour: &mut Neighbour, memory: &RegionTable) {
+    while let Some(key) = neighbour.next_asked() {
+        let given = give(neighbour, memory, key).is_some();
+        neighbour.answer(key, given);
+    }
+}
+
+fn give(neighbour: &mut Neighbour, memory: &RegionTable, key: u64) -> Option<()> {
+    let (slot, region, rights) = memory.mappable(key)?;
+    let file = to_give(region.file()?, rights).ok()?;
+    let index = neighbour.pair.grants.give(slot)?;
+    let mut said = Vec::with_capacity(GIFT_LEN);
+    said.extend_from_slice(GIFT);
+    said.extend_from_slice(&key.to_le_bytes());
+    said.extend_from_slice(&(region.len() as u64).to_le_bytes());
+    said.extend_from_slice(&u32::try_from(index).ok()?.to_le_bytes());
+    said.push(rights.0);
+    if neighbour.pair.line.say(&said, Some(file.as_fd())).is_err() {
+        neighbour.pair.grants.withdraw(index);
+        return None;
+    }
+    Some(())
+}
+
+fn map(neighbour: &mut Neighbour, key: u64) -> Option<Arc<Mapped>> {
+    // It was said before the ring told of it.
+    if !super::neighbours::hear(neighbour) {
+        neighbour.has_ended();
+    }
+    let at = neighbour.handed.iter().position(|handed| handed.key == key)?;
+    let Handed { len, rights, index, file, .. } = neighbour.handed.swap_remove(at);
+    neighbour.pair.map(&file, len, rights, index).ok().map(Arc::new)
+}
+
+impl Handed {
+    /// What comes with a descriptor; `None` for anything else.
+    pub fn from_said(mut said: Said) -> Option<Handed> {
+        let file = said.descriptor.take()?;
+        let bytes: &[u8; GIFT_LEN] = said.bytes().try_into().ok()?;
+        let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
+        let index = bytes.get(20..24).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes)?;
+        let rights = Some(Rights(*bytes.get(24)?)).filter(|rights| Rights::ALL.contains(*rights))?;
+        let is_gift = bytes.starts_with(GIFT);
+        let (key, len) = (word(4)?, usize::try_from(word(12)?).ok()?);
+        is_gift.then_some(Handed { key, len, rights, index: index as usize, file })
+    }
+}
