@@ -1,7 +1,7 @@
 //! Pages that change place, beside copies of their bytes: in memory that no cache holds, alone and beside a busy thread.
 
 mod goals;
-mod pools;
+pub mod pools;
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
 //! The papers' figures, measured again on today's machine, and drawn beside what the papers found.
 
+mod paper_000;
 mod paper_001;
 mod paper_003;
 mod paper_004;
@@ -39,7 +40,11 @@ pub struct Run {
 type Measure = fn(&Run) -> Result<Vec<Record>, Error>;
 
 /// All of them: how they are called, and what measures them.
-const FIGURES: [(&str, Measure); 4] = [
+const FIGURES: [(&str, Measure); 8] = [
+    ("000-figure-3", paper_000::exchange),
+    ("000-figure-5", paper_000::throughput),
+    ("000-figure-6", paper_000::processor),
+    ("000-figure-7", paper_000::round_trip),
     ("001-figure-5", paper_001::throughput),
     ("001-figure-6", paper_001::latency),
     ("003-figure-5", paper_003::consecutive),
