@@ -91,6 +91,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let deferred = self.rma.answers();
         let (sent, cut) = self.send_due(now);
         let smaller = self.heed_refused_sizes(now);
+        self.end_broken();
         self.stir_neighbours();
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
         let begun = self.settle_events();

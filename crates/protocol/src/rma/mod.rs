@@ -194,6 +194,12 @@ impl Rma {
         self.end_serving(|serving| (serving.region == region).then_some(Refusal::UnknownKey))
     }
 
+    /// Pages of the region in this slot cannot be had any more: as [`Rma::region_removed`] for the gets it was serving (MEM-1.10).
+    #[must_use]
+    pub fn source_lost(&mut self, region: u32) -> Vec<(Rank, Token)> {
+        self.end_serving(|serving| (serving.region == region).then_some(Refusal::Lost))
+    }
+
     /// The region in this slot grants something else from now on: as [`Rma::region_removed`] for those gets that it does not serve any
     /// more (MEM-1.7).
     #[must_use]

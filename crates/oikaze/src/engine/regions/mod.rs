@@ -10,7 +10,7 @@ use oikaze_os::link::Link;
 use oikaze_os::memory::{Holder, MemoryError, Region, Registered};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::rma::{Published, Refusals, Refused, Rights};
+use oikaze_protocol::rma::{Published, Refusals, Refused, Rights, RmaError};
 use oikaze_protocol::wind::Token;
 use std::ops::Range;
 use std::sync::Arc;
@@ -132,7 +132,23 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
+    /// What was to be sent from a file that does not have it any more ends, whatever of it has gone (MEM-1.12).
+    pub(super) fn end_broken(&mut self) {
+        let Some(slot) = self.memory.take_broken() else { return };
+        let ended = self.rma.source_lost(slot);
+        self.withdraw(slot, &ended);
+        let Some(holder) = self.memory.holder(slot) else { return };
+        let completions: Vec<Arc<Completion>> = self.operations.keeping(&holder).map(Arc::clone).collect();
+        for completion in completions {
+            self.end_operation(&completion, Failure::Remote(RmaError::Absent));
+        }
+    }
+
     pub(super) fn cancel(&mut self, completion: &Arc<Completion>) {
+        self.end_operation(completion, Failure::Cancelled);
+    }
+
+    fn end_operation(&mut self, completion: &Arc<Completion>, failure: Failure) {
         // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
         self.settle_events();
         let Some(token) = self.operations.token_of(completion) else { return };
@@ -143,6 +159,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.rma.cancel(token);
         self.coherence.cancel(token, &mut self.pages);
         self.egress.both_mut().into_iter().for_each(Batch::discard);
-        self.operations.settle(token, Err(Failure::Cancelled));
+        self.operations.settle(token, Err(failure));
     }
 }

@@ -181,6 +181,37 @@ fn a_get_under_way_ends_with_its_right() {
     assert_eq!(part.outcome(), Some(Ok(Value::Done)), "of pages that still may be read");
 }
 
+/// MEM-1.12: the file shrinks while a put from it is under way.
+#[test]
+fn a_put_from_a_file_that_is_truncated_ends() {
+    let path = std::env::temp_dir().join(format!("oikaze-shrinks-{}", std::process::id()));
+    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.set_len(LEN).unwrap();
+    let source = Region::of_file(std::os::fd::AsFd::as_fd(&file), 0, LEN as usize, true).unwrap();
+    source.make_present(0, LEN).unwrap();
+    let (mut a, mut b, mut now) = pair();
+    let (_, there) = region(&mut b, THEIRS);
+    let from = a.engine.memory().insert(source, Rights::NONE).unwrap();
+    let holder: oikaze_os::memory::Holder = Arc::new(());
+    a.engine.memory().set_holder(from.slot, &holder);
+    let body = Body::Segment(Segment { region: from.slot, offset: 0, len: LEN });
+    let request = Request::Put { to: 1, key: there.key, offset: 0, body, signal: None };
+    let (submission, put) = super::super::tracked(request, Some(holder));
+    a.engine.submit(submission, now);
+    // As much as one turn sends.
+    assert!(a.engine.turn(now).sent > 10);
+    file.set_len(4096).unwrap();
+    // The thread that looks for the pages takes its time.
+    while !put.is_done() {
+        now = step(now);
+        a.engine.turn(now);
+        b.engine.turn(now);
+        std::thread::yield_now();
+    }
+    assert_eq!(put.outcome(), Some(Err(Failure::Remote(RmaError::Absent))));
+}
+
 /// MEM-1.5: nothing is begun with what is not registered.
 #[test]
 fn operations_with_regions_that_are_gone_fail_at_once() {

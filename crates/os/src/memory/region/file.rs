@@ -8,7 +8,8 @@ use rustix::fd::BorrowedFd;
 impl Region {
     /// `len` bytes of a file from `offset` (whole pages) on, as other mappings of it see them. Its pages need not be in memory: an operation that
     /// meets absent ones waits until a thread has fetched them, and nobody else does. If the file is truncated, operations on what is gone
-    /// fail; the program's own access to that ends it (SIGBUS), as for any mapping.
+    /// fail; the program's own access to that ends it (SIGBUS), as for any mapping, and so does a
+    /// truncation in the very moment in which bytes are copied or summed up here: shrink no file that is in use.
     ///
     /// # Errors
     /// [`MemoryError`]: an offset inside a page; a file that cannot be mapped so.

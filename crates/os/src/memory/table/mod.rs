@@ -12,6 +12,7 @@ use super::region::Side;
 use super::residence::{Fetcher, Lost};
 use super::{AccessError, Gather, MemoryError, Region, RegionKind, Scatter};
 use core::any::Any;
+use core::cell::Cell;
 use core::ops::Range;
 pub use id::RegionId;
 use keys::Keys;
@@ -56,6 +57,8 @@ pub struct RegionTable {
     fetcher: Fetcher,
     /// See [`RegionTable::wait_for_pages`].
     waits: bool,
+    /// See [`RegionTable::take_broken`].
+    broken: Cell<Option<u32>>,
 }
 
 #[derive(Debug)]
@@ -192,6 +195,30 @@ impl RegionTable {
         self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok() && region.is_present(offset, len))
     }
 
+    /// As [`RegionTable::fetch`], for something that is to be sent: if it never can be, that is to be known.
+    fn fetch_source(&self, slot: u32, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Option<()> {
+        match self.fetch(entry, lost, offset, len) {
+            Ok(()) => Some(()),
+            Err(refusal) => {
+                if refusal == Refusal::Lost {
+                    self.broken.set(Some(slot));
+                }
+                None
+            }
+        }
+    }
+
+    /// A region from which something was to be sent that cannot be had any more.
+    pub fn take_broken(&mut self) -> Option<u32> {
+        self.broken.take()
+    }
+
+    /// Whoever keeps the region in this slot registered.
+    #[must_use]
+    pub fn holder(&self, slot: u32) -> Option<Holder> {
+        self.entry(slot)?.holder.as_ref()?.upgrade()
+    }
+
     /// From now on, who asks for absent pages waits for them, instead of being refused: for requests that their sender cannot send again.
     pub fn wait_for_pages(&mut self, waits: bool) {
         self.waits = waits;
@@ -236,7 +263,7 @@ impl RegionTable {
         let entry = self.entry(segment.region)?;
         if let Some(lost) = &entry.lost {
             // Absent: lost as on a bad wire, and gathered again (MEM-1.12).
-            self.fetch(entry, lost, segment.offset, segment.len).ok()?;
+            self.fetch_source(segment.region, entry, lost, segment.offset, segment.len)?;
         }
         let (at, hold) = entry.region.hold(segment.offset, segment.len).ok()?;
         Some(Gather::new(at, usize::try_from(segment.len).ok()?, hold))
@@ -362,8 +389,12 @@ impl Memory for RegionTable {
     }
 
     fn read(&self, region: u32, offset: u64, into: &mut [u8]) -> bool {
-        let Some(region) = self.region(region) else { return false };
-        region.is_present(offset, into.len() as u64) && region.read_from(Side::Runtime, offset, into).is_ok()
+        let Some(entry) = self.entry(region) else { return false };
+        let there = match &entry.lost {
+            None => true,
+            Some(lost) => self.fetch_source(region, entry, lost, offset, into.len() as u64).is_some(),
+        };
+        there && entry.region.read_from(Side::Runtime, offset, into).is_ok()
     }
 
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
