@@ -71,7 +71,7 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
         "{:4} {:4} {:8.8} {:>6} {:>6} {:>6} {:>6}  {:>7} {:>6}  {:>6} {:>6}  {resent:25} {:5}  {flight:>13}  {queue}",
         sample.view.node.rank,
         peer.rank,
-        standing(&peer.page),
+        standing(peer.page),
         rate(counted.messages_posted),
         megabytes(counted.bytes_sent),
         rate(counted.messages_delivered),

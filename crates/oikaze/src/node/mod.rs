@@ -301,6 +301,11 @@ impl Node {
         self.neighbours.is_some()
     }
 
+    /// Does it pay to look at a word in memory that neighbours may have mapped, before turns are run?
+    pub fn spins_on_words(&self) -> bool {
+        self.neighbours.is_some() && !self.waiting.spin.is_zero()
+    }
+
     /// A fence is asked for: operations that need no engine go through it from here on, where earlier ones may hold them back.
     pub fn fence_direct(&self) {
         self.fences.fetch_add(1, Ordering::SeqCst);

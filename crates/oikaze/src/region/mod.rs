@@ -9,7 +9,7 @@ pub use handle::RemoteId;
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
 use direct::Direct;
-use oikaze_os::memory::{Gather, Holder, Region, Registered};
+use oikaze_os::memory::{Gather, Holder, Region, RegionKind, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
@@ -115,6 +115,11 @@ impl LocalRegion {
         // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
         while !until(word) {
             let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
+            // What a neighbour stores here no turn brings: looking at the word alone sees it soonest.
+            if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
+                word = now;
+                continue;
+            }
             word = self.inner.node.wait(deadline, changed).ok_or_else(|| Error::Timeout {
                 what: format!("waiting for the word at offset {offset} of a region"),
                 waited: begun.elapsed(),
@@ -122,6 +127,25 @@ impl LocalRegion {
         }
         Ok(word)
     }
+}
+
+impl LocalRegion {
+    /// May a neighbour have mapped it?
+    fn may_be_stored_to(&self) -> bool {
+        self.inner.region.kind() == RegionKind::Shared && self.inner.node.spins_on_words()
+    }
+}
+
+/// Look again and again, for about a microsecond.
+fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    const LOOKS: u32 = 64;
+    for _ in 0..LOOKS {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        std::hint::spin_loop();
+    }
+    None
 }
 
 impl Deref for LocalRegion {
