@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use support::cluster;
+use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CANARY: u8 = 0xC4;
@@ -115,11 +115,13 @@ fn writer(job: &Job, board: &Board) {
 }
 
 fn registrations(settings: &Settings, count: u64) {
-    let board = Board::default();
-    cluster(2, settings, |job| if job.rank() == 0 { owner(&job, &board, count) } else { writer(&job, &board) });
-    let (done, refused) = (board.done.into_inner(), board.refused.into_inner());
-    println!("{count} registrations against {done} puts that were done and {refused} that were refused");
-    assert!(done + refused > 0);
+    for settings in [over_the_network(settings), settings.clone()] {
+        let board = Board::default();
+        cluster_once(2, &settings, |job| if job.rank() == 0 { owner(&job, &board, count) } else { writer(&job, &board) });
+        let (done, refused) = (board.done.into_inner(), board.refused.into_inner());
+        println!("{count} registrations against {done} puts that were done and {refused} that were refused");
+        assert!(done + refused > 0);
+    }
 }
 
 fn count() -> u64 {
