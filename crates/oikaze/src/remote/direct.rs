@@ -1,4 +1,4 @@
-//! A neighbour's region that is mapped: reached by the caller's own loads and stores, done when the call returns (spec/memory.md, MEM-18). What
+//! A neighbour's region that is mapped: reached by the caller's own loads and stores, done when the call returns (MEM-18.2). What
 //! cannot be done so (bounds, rights, a region that was taken back, a fence) is asked of the owner, who says what is wrong.
 
 use super::RemoteRegion;
