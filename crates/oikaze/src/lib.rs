@@ -30,6 +30,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
+mod completion;
 pub mod engine;
 mod error;
 mod exchange;
@@ -49,6 +50,7 @@ mod shared;
 mod statistics;
 mod sync;
 
+pub use completion::{Completed, CompletionQueue, Counter, Counts};
 pub use engine::{Arrived, Body};
 pub use error::{Error, Result};
 pub use fifo::Fifo;

@@ -1,5 +1,6 @@
 //! This process as a member of its job: the object from which everything else is had.
 
+use crate::completion::{CompletionQueue, Counter};
 use crate::engine::{Request, Value};
 use crate::fifo::Fifo;
 use crate::job::Bootstrap;
@@ -154,6 +155,26 @@ impl Job {
     #[must_use]
     pub fn try_receive(&self, from: Option<Rank>) -> Option<Arrived> {
         self.node.take_mail(from)
+    }
+
+    /// The next `count` messages, from whomever: waits until so many are there. A thread that does not drive the engine meanwhile is woken
+    /// once, when they are, not at each (unless unread messages use up so much of their senders' credit that they must be read first). If
+    /// the limit passes, those that are there.
+    #[must_use]
+    pub fn receive_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Arrived> {
+        self.node.take_batch(count, limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit)))
+    }
+
+    /// A queue in which operations tell their end ([`crate::Operation::into_queue`]).
+    #[must_use]
+    pub fn completion_queue(&self) -> CompletionQueue {
+        CompletionQueue::new(&self.node, self.limit)
+    }
+
+    /// A counter of operations that have ended ([`crate::Operation::count_on`]).
+    #[must_use]
+    pub fn counter(&self) -> Counter {
+        Counter::new(&self.node, self.limit)
     }
 
     /// A shared array of `len` elements under this name, with its pages in blocks, one block a node. Collective: all nodes make

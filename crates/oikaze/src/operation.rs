@@ -1,6 +1,7 @@
 //! Waiting for an operation: always on an object, with a time limit if wanted.
 
-use crate::engine::{Completion, Value};
+use crate::completion::{CompletionQueue, Counter};
+use crate::engine::{Completion, Request, Sink, Value};
 use crate::node::Node;
 use crate::{Error, Result};
 use oikaze_protocol::Rank;
@@ -8,6 +9,7 @@ use oikaze_protocol::rma::Word;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What an operation can yield.
@@ -48,10 +50,10 @@ pub(crate) struct What {
 
 impl What {
     /// What may have become of it at a node that died before it confirmed (MEM-5.3, MEM-12.5).
-    fn fate(&self) -> Option<&'static str> {
+    pub(crate) fn fate(&self) -> Option<&'static str> {
         match self.verb {
-            "get" | "get of a block" => None,
-            "put" | "put of a block" => Some("of which any part may be there"),
+            "get" | "get of a block" | "get of a list" => None,
+            "put" | "put of a block" | "put of a list" => Some("of which any part may be there"),
             "accumulate" => Some("of which some elements may have been combined, each once at most"),
             _ => Some("which may have taken place there or not"),
         }
@@ -75,6 +77,8 @@ pub struct Operation<T> {
     state: State,
     what: What,
     limit: Option<Duration>,
+    /// A queue or a counter is told of its end.
+    told: AtomicBool,
     yields: PhantomData<fn() -> T>,
 }
 
@@ -87,13 +91,27 @@ enum State {
 
 impl<T: Outcome> Operation<T> {
     pub(crate) fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Self {
-        Self { node: Arc::clone(node), state: State::Begun(completion), what, limit, yields: PhantomData }
+        Self {
+            node: Arc::clone(node),
+            state: State::Begun(completion),
+            what,
+            limit,
+            told: AtomicBool::new(false),
+            yields: PhantomData,
+        }
     }
 
     /// One that is done.
     #[inline]
     pub(crate) fn done(node: &Arc<Node>, value: Value, what: What) -> Self {
-        Self { node: Arc::clone(node), state: State::Done(value), what, limit: None, yields: PhantomData }
+        Self {
+            node: Arc::clone(node),
+            state: State::Done(value),
+            what,
+            limit: None,
+            told: AtomicBool::new(false),
+            yields: PhantomData,
+        }
     }
 
     /// Is it settled? One load.
@@ -129,6 +147,63 @@ impl<T: Outcome> Operation<T> {
             }
         };
         T::from_value(value).ok_or_else(|| Error::invalid(self.what.to_string(), "the outcome is of another kind (a defect)"))
+    }
+
+    /// Its outcome, if it is settled.
+    ///
+    /// # Errors
+    /// What failed and why.
+    #[must_use]
+    pub fn try_take(&self) -> Option<Result<T>> {
+        // What is settled is not waited for.
+        self.is_done().then(|| self.wait_limited(Some(Duration::ZERO)))
+    }
+
+    /// End it, if it has not ended: its memory is not touched any more, nor read. Whether it took place at the peer is not known then.
+    ///
+    /// # Errors
+    /// What failed and why: most often that it was cancelled.
+    pub fn cancel(self) -> Result<T> {
+        if let State::Begun(completion) = &self.state {
+            let asked = self.node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
+            self.node.outcome(&format_args!("cancelling the {}", self.what), &asked, self.limit)?;
+        }
+        self.wait()
+    }
+
+    /// Be told of its end in a queue, once, by the number `context`. It may have ended already.
+    ///
+    /// # Errors
+    /// A counter counts it ([`Operation::count_on`]): an operation tells one of them only.
+    pub fn into_queue(self, queue: &CompletionQueue, context: u64) -> Result<()> {
+        self.tell(queue.sink(context, self.what.clone()))
+    }
+
+    /// Count its end, once. It may have ended already.
+    ///
+    /// # Errors
+    /// A counter counts it already.
+    pub fn count_on(&self, counter: &Counter) -> Result<()> {
+        self.tell(counter.sink())
+    }
+
+    fn tell(&self, sink: Box<dyn Sink>) -> Result<()> {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            let completion = match &self.state {
+                State::Begun(completion) => Arc::clone(completion),
+                State::Done(value) => {
+                    let completion = Completion::new();
+                    completion.settle(Ok(value.clone()));
+                    completion
+                }
+            };
+            self.node.note(Request::Tell { completion, sink });
+            return Ok(());
+        }
+        Err(Error::invalid(
+            self.what.to_string(),
+            "its end is told to a counter already; an operation tells one counter or one queue",
+        ))
     }
 
     /// Where its outcome appears; nowhere if it is done already.

@@ -1,4 +1,4 @@
-//! Fences and flushes between whole nodes (MEM-14).
+//! Fences and flushes between whole nodes (MEM-15).
 
 mod support;
 
@@ -59,7 +59,7 @@ fn order_over_a_faulty_network() {
     order(&Settings { fault: Some("loss=0.03,duplicate=0.03,reorder=0.1,seed=9".to_owned()), ..Settings::default() });
 }
 
-/// MEM-14.2, MEM-14.3: what was refused has ended, and a fence lets through what is behind it.
+/// MEM-15.2, MEM-15.3: what was refused has ended, and a fence lets through what is behind it.
 #[test]
 fn a_flush_waits_for_what_fails_too() {
     cluster(2, &Settings::default(), |mut job| {

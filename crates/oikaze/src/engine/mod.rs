@@ -18,6 +18,7 @@ mod events;
 pub mod failure;
 mod foresight;
 mod ingress;
+mod joined;
 mod mapping;
 mod neighbour;
 mod neighbours;
@@ -39,7 +40,8 @@ mod upward;
 
 pub use bodies::Body;
 pub use failure::Failure;
-pub use operation::{Completion, Value};
+pub use joined::Joined;
+pub use operation::{Completion, Outcome, Sink, Value};
 pub use submission::{Keep, Request, Submission};
 pub use submit::tracked;
 pub use turn::Work;

@@ -6,6 +6,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayId;
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Token;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::failure::Failure;
@@ -32,8 +33,24 @@ pub enum Value {
 /// Where the outcome of one operation appears. Written once, by a turn.
 #[derive(Debug, Default)]
 pub struct Completion {
-    /// A failure is rare, and large.
-    outcome: OnceLock<Result<Value, Box<Failure>>>,
+    outcome: OnceLock<Outcome>,
+    /// Who else is told, once. Set in the engine only, where outcomes appear, so that neither misses the other; to settle what nobody
+    /// wants to be told of costs one load more.
+    sink: OnceLock<Box<dyn Sink>>,
+}
+
+/// How an operation ended. A failure is rare, and large.
+pub type Outcome = Result<Value, Box<Failure>>;
+
+/// Whoever is told of an outcome when it appears, by the turn that settles it: a queue, a counter, an operation of which this one is a part.
+pub trait Sink: Send + Sync + fmt::Debug {
+    /// The outcome is there. Called once.
+    fn told(&self, outcome: &Outcome);
+
+    /// The operation of which this one is a part.
+    fn whole(&self) -> Option<&Arc<Completion>> {
+        None
+    }
 }
 
 impl Completion {
@@ -55,9 +72,32 @@ impl Completion {
         self.outcome.get().map(|outcome| outcome.clone().map_err(|failure| *failure))
     }
 
+    /// A pending one that will tell `sink`.
+    #[must_use]
+    pub fn telling(sink: Box<dyn Sink>) -> Arc<Self> {
+        Arc::new(Self { outcome: OnceLock::new(), sink: sink.into() })
+    }
+
     /// Settle it; a second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
-        let _ = self.outcome.set(outcome.map_err(Box::new));
+        let first = self.outcome.set(outcome.map_err(Box::new)).is_ok();
+        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), first) {
+            sink.told(outcome);
+        }
+    }
+
+    /// Tell `sink`, now or when it is settled. Is it settled?
+    pub(super) fn tell(&self, sink: Box<dyn Sink>) -> bool {
+        let is_first = self.sink.set(sink).is_ok();
+        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), is_first) {
+            sink.told(outcome);
+        }
+        self.is_done()
+    }
+
+    /// Is it this one, or a part of it?
+    fn is_of(self: &Arc<Self>, whole: &Arc<Completion>) -> bool {
+        Arc::ptr_eq(self, whole) || self.sink.get().and_then(|sink| sink.whole()).is_some_and(|of| Arc::ptr_eq(of, whole))
     }
 }
 
@@ -125,12 +165,11 @@ impl Operations {
         true
     }
 
-    /// Tokens of the operations that use this completion (for cancellation; rare).
+    /// Token of an operation whose completion is this one, or a part of it (for cancellation; rare).
     pub fn token_of(&self, completion: &Arc<Completion>) -> Option<Token> {
         self.slots.iter().enumerate().find_map(|(slot, (generation, pending))| {
             let pending = pending.as_ref()?;
-            Arc::ptr_eq(&pending.completion, completion)
-                .then_some(Token((u64::from(generation & 0x0fff_ffff) << 32) | slot as u64))
+            pending.completion.is_of(completion).then_some(Token((u64::from(generation & 0x0fff_ffff) << 32) | slot as u64))
         })
     }
 

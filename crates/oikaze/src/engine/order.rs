@@ -1,4 +1,4 @@
-//! Fences, which hold operations to a peer back until those before have ended, and flushes, which wait for that (MEM-14).
+//! Fences, which hold operations to a peer back until those before have ended, and flushes, which wait for that (MEM-15).
 //!
 //! Held at the requester, at the price of a round trip. Wind's ordered class would let the target hold them (paper 004), without one, but only
 //! for some: a get's answer is read after its request was delivered, so that a put behind it would still overtake it; and a body in
@@ -68,6 +68,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn begin_or_hold(&mut self, request: Request, token: Token) {
         let Some(peer) = request.peer().filter(|_| !self.order.fences.is_empty()) else { return self.begin(request, token) };
         match self.order.of(peer) {
+            // MEM-15.4.
             Some(fenced) if fenced.queue.len() >= MESSAGES_IN_FLIGHT => {
                 if Owner::of(token) == Owner::Operation {
                     self.operations.settle(token, Err(Failure::TooMany { peer }));
@@ -78,7 +79,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// What begins from now on waits for what has begun: to this peer, or to each (MEM-14.1). Free if nothing is outstanding.
+    /// What begins from now on waits for what has begun: to this peer, or to each (MEM-15.1). Free if nothing is outstanding.
     pub(super) fn fence(&mut self, peer: Option<Rank>) {
         for (peer, epoch) in self.close_epochs(peer) {
             match self.order.of(peer) {
@@ -89,7 +90,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Settle the completion when all that has begun to this peer, or to all, has ended (MEM-14.3).
+    /// Settle the completion when all that has begun to this peer, or to all, has ended (MEM-15.3).
     pub(super) fn flush_operations(&mut self, peer: Option<Rank>, completion: Option<Arc<Completion>>) {
         let left = self.close_epochs(peer);
         match completion {
@@ -104,7 +105,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         peers.filter_map(|peer| Some((peer, outstanding.close(peer)?))).collect()
     }
 
-    /// Operations have ended: begin what fences held back for them, and tell who waits for them. Was anything begun?
+    /// Operations have ended, well or not (MEM-15.2): begin what fences held back for them, and tell who waits for them. Was anything begun?
     pub(super) fn heed_ended(&mut self) -> bool {
         if !self.operations.outstanding.take_drained() && !self.order.no_room {
             return false;
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// MEM-14.1: each operation changes a place of its own. Whenever one is seen, all from before its last fence are; and a get from
+    /// MEM-15.1: each operation changes a place of its own. Whenever one is seen, all from before its last fence are; and a get from
     /// before a fence does not see what was put after it.
     #[test]
     fn no_operation_overtakes_a_fence() {
@@ -269,7 +270,7 @@ mod tests {
         panic!("it never ended");
     }
 
-    /// MEM-14.2 and 14.3.
+    /// MEM-15.2 and 15.3.
     #[test]
     fn what_fails_holds_nobody_back() {
         let (mut a, mut b, now) = pair();
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!([0, 8, 16].map(|at| target.load_u64(at).unwrap()), [1, 0, 1]);
     }
 
-    /// MEM-7.4 and 14.2: the peer dies; what a fence holds back ends too, and who flushes goes on.
+    /// MEM-7.4 and 15.2: the peer dies; what a fence holds back ends too, and who flushes goes on.
     #[test]
     fn a_dead_peer_ends_what_is_held_for_it() {
         let (mut a, mut b, now) = pair();
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(a.engine.in_flight(), 0);
     }
 
-    /// MEM-14.4, and all of it goes when there is room.
+    /// MEM-15.4, and all of it goes when there is room.
     #[test]
     fn what_is_held_is_bounded() {
         let (mut a, mut b, now) = pair();

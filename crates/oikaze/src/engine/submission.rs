@@ -1,6 +1,6 @@
 //! What threads ask of the engine, in the order in which they asked.
 
-use super::operation::Completion;
+use super::operation::{Completion, Sink};
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
@@ -168,6 +168,13 @@ pub enum Request {
         /// Whose; `None`: of all.
         peer: Option<Rank>,
     },
+    /// Tell somebody of an operation's outcome, too, now or when it appears. Asked for once.
+    Tell {
+        /// The operation's.
+        completion: Arc<Completion>,
+        /// Whom.
+        sink: Box<dyn Sink>,
+    },
     /// The user has read so many messages from a peer.
     Consumed {
         /// From whom.
@@ -224,6 +231,7 @@ impl Request {
             | Request::GetBlock { from: peer, .. }
             | Request::Atomic { at: peer, .. }
             | Request::Accumulate { to: peer, .. }
+            | Request::Push { to: peer, .. }
             | Request::Send { to: peer, .. } => Some(*peer),
             _ => None,
         }

@@ -55,6 +55,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.cancel(&cancelled);
                 self.settle_now(completion, Ok(Value::Done));
             }
+            Request::Tell { completion, sink } => self.news += usize::from(completion.tell(sink)),
             Request::Fence { peer } => {
                 self.fence(peer);
                 self.settle_now(completion, Ok(Value::Done));
@@ -127,6 +128,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             | Request::Withdraw { .. }
             | Request::Remove { .. }
             | Request::Cancel { .. }
+            | Request::Tell { .. }
             | Request::Fence { .. }
             | Request::Flush { .. }
             | Request::Map { .. }
@@ -288,5 +290,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
 #[must_use]
 pub fn tracked(request: Request, keep: Keep) -> (Submission, Arc<Completion>) {
     let completion = Completion::new();
-    (Submission { request, completion: Some(Arc::clone(&completion)), keep }, completion)
+    (tracked_by(Arc::clone(&completion), request, keep), completion)
+}
+
+/// A submission whose outcome will appear there.
+#[must_use]
+pub fn tracked_by(completion: Arc<Completion>, request: Request, keep: Keep) -> Submission {
+    Submission { request, completion: Some(completion), keep }
 }

@@ -5,7 +5,7 @@ use super::spinning::Idle;
 use super::watch::LinkWatch;
 use super::{EngineMode, Node, RealEngine};
 use crate::engine::Work;
-use crate::role::{Driving, Handover};
+use crate::role::{Driving, Handover, Wakes};
 use arrayvec::ArrayVec;
 use oikaze_protocol::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,7 +16,16 @@ pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 impl Node {
     /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.
-    pub fn wait<T>(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+    pub fn wait<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
+        self.wait_for(deadline, Wakes::WithAll, ready)
+    }
+
+    /// As [`Node::wait`]; who makes `ready` true wakes the calling thread ([`super::Waiters`]), other news do not.
+    pub fn wait_quietly<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
+        self.wait_for(deadline, Wakes::Alone, ready)
+    }
+
+    fn wait_for<T>(&self, deadline: Option<Instant>, wakes: Wakes, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(value) = ready() {
             return Some(value);
         }
@@ -31,7 +40,7 @@ impl Node {
             if let Some(value) = self.spin_beside(deadline, &mut ready) {
                 return Some(value);
             }
-            let turn = self.role.wait_turn(Some(until(deadline).min(SLEEP_MAX)), &mut ready);
+            let turn = self.role.wait_turn(Some(until(deadline).min(SLEEP_MAX)), wakes, &mut ready);
             driving = turn.driving;
             now = self.now();
             if turn.value.is_some() || passed(deadline) {

@@ -1,6 +1,6 @@
 //! Messages that have arrived and are not read, and the credit that reading them frees.
 
-use super::lock;
+use super::{Waiters, lock};
 use crate::engine::{Arrived, Request};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
@@ -23,6 +23,9 @@ struct Inside {
     messages: VecDeque<Arrived>,
     /// By rank, grown as needed: what was read of a peer's messages and is not told yet.
     read: Vec<Read>,
+    /// Bytes of the bodies that wait.
+    bytes: u64,
+    waiters: Waiters,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -41,8 +44,12 @@ impl Mailbox {
     pub fn deposit(&self, mut next: impl FnMut() -> Option<Arrived>) {
         let Some(first) = next() else { return };
         let mut inside = lock(&self.inside);
-        inside.messages.push_back(first);
-        inside.messages.extend(std::iter::from_fn(next));
+        std::iter::once(first).chain(std::iter::from_fn(next)).for_each(|arrived| {
+            inside.bytes += arrived.body.len() as u64;
+            inside.messages.push_back(arrived);
+        });
+        let there = inside.pressing();
+        inside.waiters.wake(there);
         self.waiting.store(inside.messages.len(), Ordering::Release);
     }
 
@@ -54,13 +61,51 @@ impl Mailbox {
         let mut inside = lock(&self.inside);
         let at = inside.messages.iter().position(|arrived| from.is_none_or(|from| arrived.from == from))?;
         let arrived = inside.messages.remove(at)?;
+        inside.bytes -= arrived.body.len() as u64;
         self.waiting.store(inside.messages.len(), Ordering::Release);
         let request = inside.count(&arrived);
         Some((arrived, request))
     }
+
+    /// The oldest messages, behind those in `batch` until it has so many; what is to be asked of the engine then.
+    pub fn take_batch(&self, wanted: usize, batch: &mut Vec<Arrived>) -> Vec<Request> {
+        let mut inside = lock(&self.inside);
+        let mut requests = Vec::new();
+        while batch.len() < wanted
+            && let Some(arrived) = inside.messages.pop_front()
+        {
+            inside.bytes -= arrived.body.len() as u64;
+            requests.extend(inside.count(&arrived));
+            batch.push(arrived);
+        }
+        self.waiting.store(inside.messages.len(), Ordering::Release);
+        requests
+    }
+
+    /// Are so many there, or so much that they must be read before more can come?
+    pub fn has_batch(&self, wanted: usize) -> bool {
+        let there = self.waiting.load(Ordering::Acquire);
+        there >= wanted || there > 0 && lock(&self.inside).pressing() >= wanted as u64
+    }
+
+    /// The calling thread waits for [`Mailbox::has_batch`].
+    pub fn enlist(&self, wanted: usize) {
+        lock(&self.inside).waiters.enlist(wanted as u64);
+    }
+
+    /// It does no longer.
+    pub fn delist(&self) {
+        lock(&self.inside).waiters.delist();
+    }
 }
 
 impl Inside {
+    /// Messages that wait; as many as anybody could want if their senders' credit may be used up by them.
+    fn pressing(&self) -> u64 {
+        let messages = self.messages.len() as u64;
+        if self.bytes + messages * CREDIT_OVERHEAD >= CREDIT / 2 { u64::MAX } else { messages }
+    }
+
     /// Count a message as read. Much has come together: what gives it back.
     fn count(&mut self, arrived: &Arrived) -> Option<Request> {
         let at = arrived.from as usize;

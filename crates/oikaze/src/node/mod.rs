@@ -12,9 +12,11 @@ mod regions;
 mod sleeper;
 mod spinning;
 mod turnstile;
+mod waiters;
 mod waiting;
 mod watch;
 
+pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting};
 
 use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Request, Submission, Value, Work, tracked};
@@ -165,11 +167,14 @@ impl Node {
             _ => self.leave_to_holder(submission),
         }
         self.after_leaving();
+        // It may be what the driver waits for, who sleeps.
+        fence(Ordering::SeqCst);
+        self.driver.wake();
     }
 
     /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
     /// requests are taken up in their order.
-    fn push(&self, submission: Submission) {
+    pub fn push(&self, submission: Submission) {
         let held = cork::Cork::holds_post();
         let now = if held { cork::Cork::since() } else { self.now() };
         let Some(mut engine) = self.engine.try_enter() else {
@@ -335,6 +340,26 @@ impl Node {
         Some(arrived)
     }
 
+    /// The oldest messages, so many at most; waits until so many are there, and is woken once, when they are.
+    ///
+    /// Those that are there are read before, if they hold back others: what is not read takes of its sender's credit.
+    pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
+        let mut batch = Vec::new();
+        loop {
+            self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
+            if batch.len() >= wanted {
+                return batch;
+            }
+            self.mailbox.enlist(wanted - batch.len());
+            let there = self.wait_quietly(deadline, || self.mailbox.has_batch(wanted - batch.len()).then_some(()));
+            self.mailbox.delist();
+            if there.is_none() {
+                self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
+                return batch;
+            }
+        }
+    }
+
     /// Is this peer known to be dead?
     pub fn death_of(&self, rank: Rank) -> Option<Death> {
         if !self.mourns.load(Ordering::Acquire) {
@@ -459,6 +484,6 @@ fn ranks(ranks: &[Rank]) -> String {
     text.join(", ")
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

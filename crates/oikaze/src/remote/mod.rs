@@ -6,6 +6,7 @@ mod accumulate;
 mod block;
 mod direct;
 mod fifo;
+mod list;
 mod put;
 mod region;
 mod words;

@@ -14,7 +14,7 @@
 //! 1. There are never two drivers.
 //! 2. While a thread waits, there is a driver: a leaver hands over under the same lock under which a waiter enlists.
 //! 3. While nobody drives, the helper watches, or is being woken, or looks again within [`LOOK_SOON`].
-//! 4. A waiter whose condition came true before [`Role::wake_all`] sees it: it does not sleep on.
+//! 4. A waiter whose condition came true before [`Role::wake_all`] sees it: it does not sleep on. ([`Wakes::Alone`] leaves that to others.)
 
 #[cfg(test)]
 mod tests;
@@ -77,8 +77,18 @@ enum Helper {
 #[derive(Debug)]
 struct Waiter {
     thread: Thread,
+    wakes: Wakes,
     /// It has been made the driver. Written under the lock.
     handed: AtomicBool,
+}
+
+/// What ends a waiter's sleep, beside the role and its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    /// [`Role::wake_all`].
+    WithAll,
+    /// Only who makes its condition true, and unparks it then.
+    Alone,
 }
 
 /// The role, held. [`Driving::leave`] gives it back; dropped (by a panic), it is given back without waking the helper.
@@ -148,9 +158,10 @@ impl Role {
 
     /// Park until `ready` gives something, or the role comes to this thread, or `limit` has passed (then there is neither).
     ///
-    /// `ready` is asked again whenever [`Role::wake_all`] is called: what makes it true must be done before that.
-    pub fn wait_turn<T>(&self, limit: Option<Duration>, mut ready: impl FnMut() -> Option<T>) -> Turn<'_, T> {
-        let waiter = match self.enlist() {
+    /// `ready` is asked again whenever [`Role::wake_all`] is called: what makes it true must be done before that. Or, of who is woken alone,
+    /// whenever the thread is unparked.
+    pub fn wait_turn<T>(&self, limit: Option<Duration>, wakes: Wakes, mut ready: impl FnMut() -> Option<T>) -> Turn<'_, T> {
+        let waiter = match self.enlist(wakes) {
             Ok(waiter) => waiter,
             Err(driving) => return Turn { value: None, driving: Some(driving) },
         };
@@ -175,7 +186,7 @@ impl Role {
         // Either this load sees the waiter, or the waiter, which asks its condition after it has enlisted, sees what was done before.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            for waiter in &self.lock().waiters {
+            for waiter in self.lock().waiters.iter().filter(|waiter| waiter.wakes == Wakes::WithAll) {
                 waiter.thread.unpark();
             }
         }
@@ -229,12 +240,12 @@ impl Role {
     }
 
     /// Become a waiter; or the driver, if there is none: under the lock, so that no leaver misses us.
-    fn enlist(&self) -> Result<Arc<Waiter>, Driving<'_>> {
+    fn enlist(&self, wakes: Wakes) -> Result<Arc<Waiter>, Driving<'_>> {
         let mut state = self.lock();
         if let Some(driving) = self.take() {
             return Err(driving);
         }
-        let waiter = Arc::new(Waiter { thread: current(), handed: AtomicBool::new(false) });
+        let waiter = Arc::new(Waiter { thread: current(), wakes, handed: AtomicBool::new(false) });
         state.waiters.push_back(Arc::clone(&waiter));
         self.waiting.store(state.waiters.len(), Ordering::Relaxed);
         drop(state);

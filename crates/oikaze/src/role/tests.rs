@@ -1,7 +1,7 @@
 //! The hand-over, step by step; and, with `RUSTFLAGS="--cfg loom" cargo test -p oikaze --release --target-dir target/loom loom`,
 //! in every interleaving of two or three threads.
 
-use super::{Handover, Role, Sleep};
+use super::{Handover, Role, Sleep, Wakes};
 
 #[cfg(not(loom))]
 mod steps {
@@ -29,7 +29,7 @@ mod steps {
     #[test]
     fn who_waits_while_nobody_drives_drives() {
         let role = Role::new();
-        let turn = role.wait_turn(None, || None::<()>);
+        let turn = role.wait_turn(None, Wakes::WithAll, || None::<()>);
         assert!(turn.value.is_none() && turn.driving.is_some());
     }
 
@@ -37,11 +37,39 @@ mod steps {
     fn a_wait_ends_with_its_limit_or_its_value() {
         let role = Role::new();
         let driving = role.try_drive(0).unwrap();
-        let turn = role.wait_turn(Some(Duration::from_millis(1)), || None::<()>);
+        let turn = role.wait_turn(Some(Duration::from_millis(1)), Wakes::WithAll, || None::<()>);
         assert!(turn.value.is_none() && turn.driving.is_none());
-        let turn = role.wait_turn(None, || Some(5));
+        let turn = role.wait_turn(None, Wakes::WithAll, || Some(5));
         assert!(turn.value == Some(5) && turn.driving.is_none());
         assert_eq!(driving.leave(1), Handover::Free, "neither is a waiter any more");
+    }
+
+    /// Who is woken alone sleeps through other news.
+    #[test]
+    fn who_is_woken_alone_is_woken_once() {
+        let role = Role::new();
+        let driving = role.try_drive(0).unwrap();
+        let (asked, reached) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (tell, waiting) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let turn = role.wait_turn(None, Wakes::Alone, || {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    let _ = tell.send(std::thread::current());
+                    reached.load(Ordering::SeqCst).then_some(())
+                });
+                assert!(turn.value.is_some() && turn.driving.is_none());
+            });
+            let thread = waiting.recv().unwrap();
+            for _ in 0..1000 {
+                role.wake_all();
+            }
+            reached.store(true, Ordering::SeqCst);
+            thread.unpark();
+            waiter.join().unwrap();
+        });
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        assert_eq!(driving.leave(1), Handover::Free);
     }
 
     #[test]
@@ -135,7 +163,8 @@ mod steps {
                     for _ in 0..1000 {
                         let mut driven = false;
                         while !driven {
-                            let driving = role.try_drive(0).or_else(|| role.wait_turn(None, || None::<()>).driving);
+                            let driving =
+                                role.try_drive(0).or_else(|| role.wait_turn(None, Wakes::WithAll, || None::<()>).driving);
                             driven = driving.map(drive).is_some();
                         }
                     }
@@ -184,7 +213,7 @@ mod models {
         /// Until this thread has driven one turn itself.
         fn insist(&self) -> Handover {
             loop {
-                let driving = self.role.try_drive(0).or_else(|| self.role.wait_turn(None, || None::<()>).driving);
+                let driving = self.role.try_drive(0).or_else(|| self.role.wait_turn(None, Wakes::WithAll, || None::<()>).driving);
                 if let Some(driving) = driving {
                     return self.turn_and_leave(driving);
                 }
@@ -194,7 +223,7 @@ mod models {
         /// Until anybody has driven a turn.
         fn wait(&self) -> Handover {
             let ready = || (self.turns.load(Ordering::Relaxed) > 0).then_some(());
-            let turn = self.role.wait_turn(None, ready);
+            let turn = self.role.wait_turn(None, Wakes::WithAll, ready);
             match turn {
                 super::super::Turn { value: Some(()), driving: Some(driving) } => driving.leave(0),
                 super::super::Turn { value: Some(()), driving: None } => Handover::Free,

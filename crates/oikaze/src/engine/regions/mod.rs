@@ -151,7 +151,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn end_operation(&mut self, completion: &Arc<Completion>, failure: Failure) {
         // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
         self.settle_events();
-        let Some(token) = self.operations.token_of(completion) else { return };
+        // Of a list, all parts.
+        while let Some(token) = self.operations.token_of(completion) {
+            self.end_one(token, failure.clone());
+        }
+    }
+
+    fn end_one(&mut self, token: Token, failure: Failure) {
         self.peers.touch_all().for_each(|peer| peer.cancel(token));
         self.to_self.forget(token);
         self.order.cancel(token);

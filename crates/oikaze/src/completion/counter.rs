@@ -1,0 +1,94 @@
+//! Completion counters: who waits for the last of many operations is woken once.
+
+use crate::engine::{Outcome, Sink};
+use crate::node::{Node, Waiters, lock};
+use crate::{Error, Result};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Counts operations that have ended; see [`crate::Job::counter`]. Clones count together.
+#[derive(Clone)]
+pub struct Counter {
+    node: Arc<Node>,
+    shared: Arc<Shared>,
+    limit: Option<Duration>,
+}
+
+/// How many operations have ended, since the counter was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// As wanted.
+    pub succeeded: u64,
+    /// Otherwise: what went wrong, their handles say.
+    pub failed: u64,
+}
+
+impl Counts {
+    /// All that have ended.
+    #[must_use]
+    pub fn ended(self) -> u64 {
+        self.succeeded + self.failed
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared(Mutex<Inside>);
+
+#[derive(Debug, Default)]
+struct Inside {
+    counts: Counts,
+    waiters: Waiters,
+}
+
+/// What an operation tells.
+#[derive(Debug)]
+struct ToCounter(Arc<Shared>);
+
+impl Sink for ToCounter {
+    fn told(&self, outcome: &Outcome) {
+        let mut inside = lock(&self.0.0);
+        match outcome {
+            Ok(_) => inside.counts.succeeded += 1,
+            Err(_) => inside.counts.failed += 1,
+        }
+        let ended = inside.counts.ended();
+        inside.waiters.wake(ended);
+    }
+}
+
+impl Counter {
+    pub(crate) fn new(node: &Arc<Node>, limit: Option<Duration>) -> Self {
+        Self { node: Arc::clone(node), shared: Arc::default(), limit }
+    }
+
+    pub(crate) fn sink(&self) -> Box<dyn Sink> {
+        Box::new(ToCounter(Arc::clone(&self.shared)))
+    }
+
+    /// How many have ended so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        lock(&self.shared.0).counts
+    }
+
+    /// Wait until `ended` operations have ended in all, well or not, since the counter was made. A thread that does not drive the engine
+    /// meanwhile is woken once, when the last of them has; not at each.
+    ///
+    /// # Errors
+    /// The time limit passed (the job's, if none is given).
+    pub fn wait(&self, ended: u64, limit: Option<Duration>) -> Result<Counts> {
+        let begun = Instant::now();
+        let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
+        let ready = || Some(self.counts()).filter(|counts| counts.ended() >= ended);
+        if let Some(counts) = ready() {
+            return Ok(counts);
+        }
+        lock(&self.shared.0).waiters.enlist(ended);
+        let counts = self.node.wait_quietly(deadline, ready);
+        lock(&self.shared.0).waiters.delist();
+        counts.ok_or_else(|| Error::Timeout {
+            what: format!("waiting until {ended} operations have ended, of which {} have", self.counts().ended()),
+            waited: begun.elapsed(),
+        })
+    }
+}

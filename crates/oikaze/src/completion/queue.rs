@@ -1,0 +1,121 @@
+//! Completion queues: each operation that ended is told once, with the number its caller gave it.
+
+use crate::engine::{Failure, Outcome, Sink, Value};
+use crate::node::{Node, Waiters, lock};
+use crate::operation::What;
+use crate::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Where operations that have ended are told; see [`crate::Job::completion_queue`]. Clones are the same queue.
+#[derive(Clone)]
+pub struct CompletionQueue {
+    node: Arc<Node>,
+    shared: Arc<Shared>,
+    limit: Option<Duration>,
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub struct Completed {
+    /// What its caller called it.
+    pub context: u64,
+    /// The value before, of an atomic that fetches (its bits, if it has fewer than 64); else 0. Or why it failed.
+    pub outcome: Result<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Shared(Mutex<Inside>);
+
+#[derive(Debug, Default)]
+struct Inside {
+    entries: VecDeque<Entry>,
+    waiters: Waiters,
+}
+
+#[derive(Debug)]
+struct Entry {
+    context: u64,
+    outcome: std::result::Result<u64, Box<(What, Failure)>>,
+}
+
+/// What an operation tells.
+#[derive(Debug)]
+struct ToQueue {
+    queue: Arc<Shared>,
+    context: u64,
+    what: What,
+}
+
+impl Sink for ToQueue {
+    fn told(&self, outcome: &Outcome) {
+        let outcome = match outcome {
+            Ok(Value::Word(word)) => Ok(*word),
+            Ok(_) => Ok(0),
+            Err(failure) => Err(Box::new((self.what.clone(), Failure::clone(failure)))),
+        };
+        let mut inside = lock(&self.queue.0);
+        inside.entries.push_back(Entry { context: self.context, outcome });
+        let there = inside.entries.len() as u64;
+        inside.waiters.wake(there);
+    }
+}
+
+impl CompletionQueue {
+    pub(crate) fn new(node: &Arc<Node>, limit: Option<Duration>) -> Self {
+        Self { node: Arc::clone(node), shared: Arc::default(), limit }
+    }
+
+    pub(crate) fn sink(&self, context: u64, what: What) -> Box<dyn Sink> {
+        Box::new(ToQueue { queue: Arc::clone(&self.shared), context, what })
+    }
+
+    /// How many wait to be read.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        lock(&self.shared.0).entries.len()
+    }
+
+    /// None?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Move all that are there behind what is in `into`, in the order in which they ended; how many.
+    pub fn poll(&self, into: &mut Vec<Completed>) -> usize {
+        // Told under the lock is only what is cheap; errors are put in words here.
+        let entries = std::mem::take(&mut lock(&self.shared.0).entries);
+        let count = entries.len();
+        into.extend(entries.into_iter().map(|Entry { context, outcome }| {
+            let outcome = outcome.map_err(|failed| {
+                let (what, failure) = *failed;
+                self.node.failure(&what, failure).of_unknown_fate(what.fate())
+            });
+            Completed { context, outcome }
+        }));
+        count
+    }
+
+    /// As [`CompletionQueue::poll`], once at least so many are there. A thread that does not drive the engine meanwhile is woken once, when
+    /// they are; not at each.
+    ///
+    /// # Errors
+    /// The time limit passed (the job's, if none is given); what is there stays.
+    pub fn wait(&self, at_least: usize, limit: Option<Duration>, into: &mut Vec<Completed>) -> Result<usize> {
+        let begun = Instant::now();
+        let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
+        let ready = || (self.len() >= at_least).then_some(());
+        if ready().is_none() {
+            lock(&self.shared.0).waiters.enlist(at_least as u64);
+            let there = self.node.wait_quietly(deadline, ready);
+            lock(&self.shared.0).waiters.delist();
+            there.ok_or_else(|| Error::Timeout {
+                what: format!("waiting for {at_least} operations in a completion queue, where {} are", self.len()),
+                waited: begun.elapsed(),
+            })?;
+        }
+        Ok(self.poll(into))
+    }
+}

@@ -1,0 +1,52 @@
+//! Several operations that end as one.
+
+use super::operation::{Completion, Outcome, Sink, Value};
+use super::submit::tracked_by;
+use super::{Failure, Keep, Request, Submission};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// An operation made of parts: done when all are, failed, when all have ended, as the first of them to fail has.
+#[derive(Clone, Debug)]
+pub struct Joined(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    left: AtomicUsize,
+    failure: OnceLock<Failure>,
+    whole: Arc<Completion>,
+}
+
+impl Joined {
+    /// Of so many parts, each to be submitted once, whose outcome appears in `whole`. None at all are done at once.
+    #[must_use]
+    pub fn new(parts: usize, whole: &Arc<Completion>) -> Self {
+        if parts == 0 {
+            whole.settle(Ok(Value::Done));
+        }
+        Self(Arc::new(Parts { left: AtomicUsize::new(parts), failure: OnceLock::new(), whole: Arc::clone(whole) }))
+    }
+
+    /// One part.
+    #[must_use]
+    pub fn part(&self, request: Request, keep: Keep) -> Submission {
+        tracked_by(Completion::telling(Box::new(self.clone())), request, keep)
+    }
+}
+
+impl Sink for Joined {
+    fn told(&self, outcome: &Outcome) {
+        let Parts { left, failure, whole } = &*self.0;
+        if let Err(why) = outcome {
+            let _ = failure.set(Failure::clone(why));
+        }
+        // The last one sees the failures of all others.
+        if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            whole.settle(failure.get().cloned().map_or(Ok(Value::Done), Err));
+        }
+    }
+
+    fn whole(&self) -> Option<&Arc<Completion>> {
+        Some(&self.0.whole)
+    }
+}

@@ -1,0 +1,47 @@
+//! Many ranges in one call, which end as one.
+
+use super::RemoteRegion;
+use crate::engine::{Completion, Joined, Request};
+use crate::operation::Operation;
+use crate::region::RegionSlice;
+use oikaze_protocol::wind::Body;
+
+impl RemoteRegion {
+    /// Write each slice to its offset: done when all are in the peer's memory and visible, failed (when all have ended) if one has.
+    /// They leave together ([`crate::Job::batch`]), and nothing orders one against another.
+    pub fn put_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
+        let (to, key) = (self.peer.rank, self.published.key);
+        self.list("put of a list", list, |offset, from| Request::Put {
+            to,
+            key,
+            offset,
+            body: Body::Segment(from.segment()),
+            signal: None,
+        })
+    }
+
+    /// Read each slice from its offset; as [`RemoteRegion::put_list`], the other way.
+    pub fn get_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
+        let (from, key) = (self.peer.rank, self.published.key);
+        self.list("get of a list", list, |offset, into| Request::Get { from, key, offset, into: into.segment() })
+    }
+
+    fn list(
+        &self,
+        verb: &'static str,
+        list: &[(u64, RegionSlice)],
+        request: impl Fn(u64, &RegionSlice) -> Request,
+    ) -> Operation<()> {
+        let node = &self.peer.node;
+        let whole = Completion::new();
+        let joined = Joined::new(list.len(), &whole);
+        node.batch(|| {
+            for (offset, slice) in list {
+                node.push(joined.part(request(*offset, slice), Some(slice.clone().keep())));
+            }
+        });
+        let first = list.first().map_or(0, |(offset, _)| *offset);
+        let len = list.iter().map(|(_, slice)| slice.len() as u64).sum();
+        Operation::new(node, whole, self.what(verb, first, len), self.peer.limit)
+    }
+}
