@@ -2,6 +2,7 @@
 
 mod ends;
 pub mod floor;
+mod memory;
 pub mod ofi;
 pub mod oikaze;
 pub mod tcp;

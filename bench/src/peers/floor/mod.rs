@@ -31,7 +31,7 @@ pub fn play(role: &Role) -> Result<(), Error> {
         Role::LatencyServer(settings) => latency::server(&ready(connected(SERVER)?)?, settings)?,
         Role::Stream(settings) => println!("{}", stream::send(&connected(CLIENT)?, settings)?),
         Role::StreamServer(settings) => {
-            let room = settings.memory();
+            let room = settings.memory()?;
             stream::receive(&ready(connected(SERVER)?)?, settings, room)?;
         }
     }

@@ -10,10 +10,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use memmap2::MmapMut;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg, sockopt};
 
 use crate::error::{Error, Tried};
+use crate::peers::memory::touched;
 
 const HEADER: usize = 64;
 /// Unacknowledged bytes on their way.
@@ -77,8 +79,8 @@ impl Settings {
     }
 
     /// The memory, touched, with room for one burst more.
-    pub fn memory(&self) -> Vec<u8> {
-        vec![1; self.total() + self.burst()]
+    pub fn memory(&self) -> Result<MmapMut, Error> {
+        touched(self.total() + self.burst()).tried("making memory to walk through")
     }
 
     fn sum(&self, payload: &[u8]) -> u32 {
@@ -96,7 +98,7 @@ pub fn send(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
     enlarge(socket)?;
     let datagram = u16::try_from(settings.datagram()).map_err(|_| Error::new("the payload is too long"))?;
     oikaze_os::link::floor::send_in_segments(socket.as_fd(), datagram).tried("switching GSO on (Linux 4.18)")?;
-    let memory = settings.memory();
+    let memory = settings.memory()?;
     let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
     let mut started = Instant::now();
     for (round, total) in settings.rounds().enumerate() {
@@ -146,7 +148,7 @@ fn wait_until(socket: &UdpSocket, acknowledged: &mut usize, position: usize) -> 
 }
 
 /// Receives into `memory`.
-pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: Vec<u8>) -> Result<(), Error> {
+pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: MmapMut) -> Result<(), Error> {
     enlarge(socket)?;
     oikaze_os::link::floor::receive_joined(socket.as_fd()).tried("switching GRO on (Linux 5.0)")?;
     let mut headers = [[0; HEADER]; CALL_DATAGRAMS];

@@ -28,12 +28,12 @@ pub fn play(role: &Role) -> Result<(), Error> {
         Role::Latency(settings) => println!("{}", latency::client(connect()?, settings)?),
         Role::LatencyServer(settings) => latency::server(accept(|| ())?.0, settings)?,
         Role::Stream(settings) => {
-            let memory = settings.memory();
+            let memory = settings.memory()?;
             println!("{}", stream::send(connect()?, settings, &memory)?);
         }
         Role::StreamServer(settings) => {
             let (socket, memory) = accept(|| settings.memory())?;
-            stream::receive(socket, settings, memory)?;
+            stream::receive(socket, settings, memory?)?;
         }
     }
     Ok(())

@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use memmap2::MmapMut;
 use oikaze_os::cpu::Meter;
 
 use crate::error::{Error, Tried};
+use crate::peers::memory::touched;
 
 /// Memory that is walked through on both sides: no cache holds it.
 const COLD: usize = 512 << 20;
@@ -34,8 +36,8 @@ impl Settings {
     }
 
     /// The memory, touched.
-    pub fn memory(&self) -> Vec<u8> {
-        vec![1; COLD / self.size() * self.size()]
+    pub fn memory(&self) -> Result<MmapMut, Error> {
+        touched(COLD / self.size() * self.size()).tried("making memory to walk through")
     }
 
     fn warm_up(&self) -> usize {
@@ -78,7 +80,7 @@ fn answer(socket: &mut TcpStream) -> Result<Duration, Error> {
 }
 
 /// Receives, twice: the warm-up and what is measured.
-pub fn receive(mut socket: TcpStream, settings: &Settings, mut memory: Vec<u8>) -> Result<(), Error> {
+pub fn receive(mut socket: TcpStream, settings: &Settings, mut memory: MmapMut) -> Result<(), Error> {
     let meter = Meter::new();
     for volume in [settings.warm_up(), settings.volume] {
         let before = meter.spent();

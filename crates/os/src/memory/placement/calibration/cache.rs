@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Of the file's form; another is measured anew.
-const FORM: &str = "oikaze placement 1";
+const FORM: &str = "oikaze placement 2";
 
 /// Where it is kept: the user's cache directory, else the runtime directory; `None` if there is neither.
 pub(super) fn file() -> Option<PathBuf> {

@@ -62,14 +62,19 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Some(Calibration { alone, beside: alone });
     }
-    let over = AtomicBool::new(false);
+    let (running, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let beside = std::thread::scope(|threads| {
         let busy = || {
+            running.store(true, Ordering::Relaxed);
             while !over.load(Ordering::Relaxed) {
                 core::hint::spin_loop();
             }
         };
         let started = std::thread::Builder::new().name("oikaze-measure".into()).spawn_scoped(threads, busy).is_ok();
+        // One that has not run yet is on no processor, and interrupts nobody.
+        while started && !running.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
         let beside = if started { pools.crossovers() } else { alone };
         over.store(true, Ordering::Relaxed);
         beside
