@@ -54,9 +54,11 @@ mod steps {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let turn = role.wait_turn(None, Wakes::Alone, || {
+                    // What the other thread does when it is told is not seen by this look.
+                    let there = reached.load(Ordering::SeqCst).then_some(());
                     asked.fetch_add(1, Ordering::SeqCst);
                     let _ = tell.send(std::thread::current());
-                    reached.load(Ordering::SeqCst).then_some(())
+                    there
                 });
                 assert!(turn.value.is_some() && turn.driving.is_none());
             });
@@ -68,7 +70,8 @@ mod steps {
             thread.unpark();
             waiter.join().unwrap();
         });
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        // A park may end for no reason, but not a thousand times.
+        assert!((2..10).contains(&asked.load(Ordering::SeqCst)));
         assert_eq!(driving.leave(1), Handover::Free);
     }
 
