@@ -7,11 +7,20 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-/// Callers that wait to be heard.
+/// Callers that wait to be heard, at each socket; the kernel may allow for fewer (net.core.somaxconn).
 const WAITING: i32 = 512;
+/// No more callers than these can be there at one moment: what the kernel keeps waiting, one more than asked for, at both sockets.
+pub const CALLERS_MAX: usize = 2 * (WAITING as usize + 1);
 /// What the files of sockets begin with, in a directory that may hold others.
 const PREFIX: &str = "oikaze-";
+/// And while nobody listens to them yet: a call is refused then, as if their process had died.
+const UNFINISHED: &str = ".oikaze-";
+/// After so long an unfinished one is of a process that was killed meanwhile.
+const UNFINISHED_TIME: Duration = Duration::from_secs(60);
+
+const _: () = assert!(WAITING as usize > oikaze_protocol::limits::NEIGHBOURS_MAX, "all neighbours may call at once");
 
 fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -43,15 +52,20 @@ impl Doorway {
     /// The directory is not there, or not writable; its path is too long for a socket (108 bytes).
     pub fn open_in(&mut self, directory: &Path, name: &str) -> io::Result<()> {
         remove_stale(directory);
-        let path = directory.join(format!("{PREFIX}{name}"));
+        let (path, unfinished) = (directory.join(format!("{PREFIX}{name}")), directory.join(format!("{UNFINISHED}{name}")));
         let socket = open()?;
-        bind(&socket, &SocketAddrUnix::new(&path)?)?;
-        // From here on it is removed in the end.
-        self.in_directory = Some((socket, path.clone()));
-        chmod(&path, Mode::RUSR | Mode::WUSR)?;
-        if let Some((socket, _)) = &self.in_directory {
-            listen(socket, WAITING)?;
+        bind(&socket, &SocketAddrUnix::new(&unfinished)?)?;
+        // Others look through the directory at this moment: under its own name it appears when it can be called.
+        let finish = || {
+            chmod(&unfinished, Mode::RUSR | Mode::WUSR)?;
+            listen(&socket, WAITING)?;
+            std::fs::rename(&unfinished, &path)
+        };
+        if let Err(why) = finish() {
+            let _ = std::fs::remove_file(&unfinished);
+            return Err(why);
         }
+        self.in_directory = Some((socket, path));
         Ok(())
     }
 
@@ -72,11 +86,14 @@ impl Doorway {
     /// It is of another user (`PermissionDenied`); else what the kernel says.
     pub fn next_caller(&self) -> Option<io::Result<Line>> {
         self.descriptors().find_map(|socket| {
-            match accept_with(socket.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(line) => Some(Line::new(line)),
-                // Nobody there, or gone again.
-                Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => None,
-                Err(why) => Some(Err(why.into())),
+            loop {
+                return match accept_with(socket.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                    Ok(line) => Some(Line::new(line)),
+                    Err(Errno::AGAIN) => None,
+                    // Gone again; another one may wait behind it.
+                    Err(Errno::CONNABORTED | Errno::INTR) => continue,
+                    Err(why) => Some(Err(why.into())),
+                };
             }
         })
     }
@@ -115,14 +132,28 @@ fn call(address: &SocketAddrUnix) -> io::Result<Line> {
 /// Remove sockets to which nobody listens: their processes have ended without doing so themselves.
 fn remove_stale(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
-        let path = entry.path();
-        let refused = |address| open().map(|socket| connect(&socket, &address) == Err(Errno::CONNREFUSED)).unwrap_or(false);
-        if SocketAddrUnix::new(&path).is_ok_and(refused) {
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let stale = (name.starts_with(PREFIX) && refuses(&entry.path())) || (name.starts_with(UNFINISHED) && is_left(&entry));
+        if stale {
             // Another user's it cannot remove, if the directory is like /tmp.
-            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(entry.path());
         }
     }
+}
+
+/// Does nobody listen there?
+fn refuses(path: &Path) -> bool {
+    let called = |address| open().is_ok_and(|socket| connect(&socket, &address) == Err(Errno::CONNREFUSED));
+    SocketAddrUnix::new(path).is_ok_and(called)
+}
+
+/// Was it begun long ago?
+fn is_left(entry: &std::fs::DirEntry) -> bool {
+    let age = |modified| SystemTime::now().duration_since(modified).ok();
+    let begun = entry.metadata().and_then(|data| data.modified());
+    begun.ok().and_then(age).is_some_and(|age| age > UNFINISHED_TIME)
 }
 
 #[cfg(test)]
@@ -157,5 +188,77 @@ mod tests {
         drop((doorway, living));
         assert!(!path.exists() && Doorway::call_name(&name).is_err());
         std::fs::remove_dir(&directory).unwrap();
+    }
+
+    /// A directory of its own for a test.
+    fn directory(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("oikaze-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_called_yet_is_not_taken_for_a_dead_one() {
+        let directory = directory("unfinished");
+        let [young, old] = ["young", "old"].map(|name| directory.join(format!("{UNFINISHED}{name}")));
+        let sockets = [&young, &old].map(|path| {
+            let socket = open().unwrap();
+            bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+            socket
+        });
+        let long_ago = SystemTime::now() - UNFINISHED_TIME - Duration::from_secs(9);
+        let since = long_ago.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let then = rustix::fs::Timespec { tv_sec: since.cast_signed(), tv_nsec: 0 };
+        let times = rustix::fs::Timestamps { last_access: then, last_modification: then };
+        rustix::fs::utimensat(rustix::fs::CWD, &old, &times, rustix::fs::AtFlags::empty()).unwrap();
+        let mut doorway = Doorway::open(&format!("unfinished-{}", std::process::id())).unwrap();
+        doorway.open_in(&directory, "other").unwrap();
+        assert!(young.exists() && !old.exists());
+        drop((doorway, sockets));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_doorway_that_could_not_be_opened_has_no_file_and_leaves_none() {
+        let directory = directory("failing");
+        std::fs::create_dir(directory.join("oikaze-taken")).unwrap();
+        let mut doorway = Doorway::open(&format!("failing-{}", std::process::id())).unwrap();
+        assert!(doorway.open_in(&directory, "taken").is_err());
+        assert!(doorway.open_in(&directory.join("missing"), "name").is_err());
+        assert!(doorway.open_in(&directory, &"long".repeat(40)).is_err());
+        assert_eq!(doorway.file(), None);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// Nodes of one job open theirs at one moment, each removing what it takes for dead.
+    #[test]
+    fn those_who_open_together_leave_each_other_alone() {
+        let directory = directory("together");
+        for round in 0..20 {
+            let start = std::sync::Barrier::new(4);
+            let open_one = |number: usize| {
+                let name = format!("together-{}-{round}-{number}", std::process::id());
+                let mut doorway = Doorway::open(&name).unwrap();
+                start.wait();
+                doorway.open_in(&directory, &name).unwrap();
+                doorway
+            };
+            let doorways: Vec<Doorway> = std::thread::scope(|scope| {
+                let opening: Vec<_> = (0..4)
+                    .map(|number| {
+                        scope.spawn({
+                            let open_one = &open_one;
+                            move || open_one(number)
+                        })
+                    })
+                    .collect();
+                opening.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            for doorway in &doorways {
+                Doorway::call_file(doorway.file().unwrap()).unwrap();
+            }
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

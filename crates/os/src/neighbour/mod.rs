@@ -26,7 +26,7 @@ mod watch;
 
 pub use channel::{Full, Reader, Writer};
 #[cfg(not(loom))]
-pub use doorway::Doorway;
+pub use doorway::{CALLERS_MAX, Doorway};
 #[cfg(not(loom))]
 pub use grants::{Bell, Grants, Mapped, to_give};
 #[cfg(not(loom))]
