@@ -40,6 +40,11 @@ pub const REFUSALS_MAX: usize = 8;
 pub const FAILURE_TIME: Duration = Duration::from_secs(5);
 /// How long a peer that was never heard of is called.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// When all nodes of a job are known to run, the connections between them are there within this, or the job has failed.
+pub const JOIN_CONNECT_TIME: Duration = Duration::from_secs(8);
+/// How long one node of a machine waits for what another one has to do, when they agree to share memory: twice for itself, and
+/// while that one waits as well. Then they talk over UDP.
+pub const NEIGHBOURS_AGREE_TIME: Duration = Duration::from_secs(2);
 /// Between two HELLOs at first; doubles up to [`HELLO_INTERVAL_MAX`].
 pub const HELLO_INTERVAL_MIN: Duration = Duration::from_millis(5);
 /// Between two HELLOs at last.
@@ -211,6 +216,10 @@ pub const GRANTS: usize = 64;
 pub const RECORDS_A_LOOK: usize = 64;
 /// … and bytes, after which no further one is.
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
+/// Looks at what a process has left in its ring after its end (MEM-16.7): each ends with one of these two, the last when nothing is left.
+pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_A_LOOK * RECORD_STEP) + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK) + 1;
+/// Bytes that a node reserves for a message which its neighbour has only announced, and for which no credit was taken.
+pub const RESERVED_MAX: usize = 64 << 10;
 /// Nodes of one machine that share memory with one of them; with further ones it talks over UDP. Each costs two rings.
 pub const NEIGHBOURS_MAX: usize = 128;
 /// A node with neighbours looks at its link so often, for the sake of those that are none …
@@ -237,6 +246,13 @@ const _: () = assert!(PUSH_PAUSE_MIN.as_nanos() < PUSH_PAUSE_MAX.as_nanos());
 const _: () = assert!(CUT_ELEMENTS_PER_PEER > 2 * BODY_RANGES_MAX, "one accumulate alone always has room");
 const _: () = assert!(RING_BYTES.is_power_of_two() && RING_BYTES >= 4 * (RECORD_BODY + HEAD_MAX + 2 * RECORD_STEP));
 const _: () = assert!(PAGE.is_multiple_of(RECORD_STEP) && HEAD_MAX < 256);
+const _: () = assert!(JOIN_CONNECT_TIME.as_nanos() < CONNECT_TIME.as_nanos());
+const _: () = assert!(
+    4 * NEIGHBOURS_AGREE_TIME.as_nanos() <= JOIN_CONNECT_TIME.as_nanos(),
+    "a node that waits for another one of its machine, three times, still answers those that call it meanwhile"
+);
+const _: () = assert!(LAST_LOOKS * RECORDS_A_LOOK > RING_BYTES / RECORD_STEP, "a full ring of the smallest records is emptied");
+const _: () = assert!(2 * RESERVED_MAX as u64 <= HELD_MIN && RESERVED_MAX >= RECORD_BODY);
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX && BODY_MAX <= STRIDE_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");

@@ -111,6 +111,9 @@ pub enum PostError {
     /// The connection has ended.
     #[error("the connection has ended: {0}")]
     Dead(Death),
+    /// The peer never has room for so long a message (WIND-6.4); a connection says so later, by a refusal.
+    #[error("a message that the peer must keep until it is read, of more than {} bytes: cut it", crate::limits::CREDIT - crate::limits::CREDIT_OVERHEAD)]
+    NoRoom,
     /// The body is too long.
     #[error("a message body of {len} bytes is longer than {} bytes: cut it", crate::limits::BODY_MAX)]
     TooLong {

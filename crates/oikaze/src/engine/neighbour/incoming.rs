@@ -3,7 +3,9 @@
 
 use oikaze_os::neighbour::Reader;
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{BODY_MAX, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RECORDS_A_LOOK};
+use oikaze_protocol::limits::{
+    BODY_MAX, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RECORDS_A_LOOK, RESERVED_MAX,
+};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma;
 use oikaze_protocol::wind::{Admission, Class, Delivered, Head, Refusal, Upper};
@@ -23,7 +25,8 @@ pub(super) struct Incoming {
     untold: VecDeque<Untold>,
     /// Bytes on their way from a ring to where they belong.
     scratch: Vec<u8>,
-    /// Credit given back, ever.
+    /// Credit that users' messages have taken and that was not given back, and what was, ever.
+    charged: u64,
     returned: u64,
     goodbye: bool,
     /// Keys of regions that the neighbour wants to map.
@@ -58,6 +61,7 @@ struct Arriving {
     head: Head,
     len: u64,
     at: u64,
+    charge: u64,
     way: Way,
 }
 
@@ -134,9 +138,13 @@ impl Incoming {
         delivery.messages += 1;
         delivery.bytes += len as u64;
         if rma::kind(head) == rma::Kind::User {
+            let charge = self.charge(len as u64)?;
             let mut body = upper.buffer(len);
             reader.append(heading.head, len, &mut body);
-            return Ok(upper.deliver(from, number, heading.class, head, Delivered::Owned(body)));
+            let outcome = upper.deliver(from, number, heading.class, head, Delivered::Owned(body));
+            // Nobody reads what was refused.
+            self.charged -= if outcome.is_ok() { 0 } else { charge };
+            return Ok(outcome);
         }
         let body = copied(&mut self.scratch, reader, heading.head, len);
         Ok(upper.deliver(from, number, heading.class, head, Delivered::Bytes(body)))
@@ -156,6 +164,7 @@ impl Incoming {
             Kind::Piece => return self.piece(from, heading.len, reader, upper, delivery),
             Kind::Withdrawn => {
                 let arriving = self.arriving.take().ok_or(Damaged)?;
+                self.charged -= arriving.charge;
                 upper.withdrawn(from, arriving.number);
             }
             Kind::Goodbye => self.goodbye = true,
@@ -177,12 +186,21 @@ impl Incoming {
         head.truncate(heading.head);
         reader.read(8, &mut head);
         let number = self.next_number();
+        let mut charge = 0;
         let way = match upper.admit(from, number, heading.class, &head, len) {
             Admission::Place => Way::Place,
-            Admission::Assemble => Way::Assemble(upper.buffer(usize::try_from(len).map_err(|_| Damaged)?)),
+            Admission::Assemble => {
+                let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
+                if rma::kind(&head) == rma::Kind::User {
+                    charge = self.charge(len)?;
+                } else {
+                    reserved = reserved.min(RESERVED_MAX);
+                }
+                Way::Assemble(upper.buffer(reserved))
+            }
             Admission::Refuse(refusal) => Way::Refuse(refusal),
         };
-        self.arriving = Some(Arriving { number, class: heading.class, head, len, at: 0, way });
+        self.arriving = Some(Arriving { number, class: heading.class, head, len, at: 0, charge, way });
         Ok(())
     }
 
@@ -207,14 +225,28 @@ impl Incoming {
         if arriving.at < arriving.len {
             return Ok(Ok(()));
         }
-        let Some(Arriving { number, class, head, len, way, .. }) = self.arriving.take() else { return Ok(Ok(())) };
+        let Some(Arriving { number, class, head, len, charge, way, .. }) = self.arriving.take() else { return Ok(Ok(())) };
         delivery.messages += 1;
         delivery.bytes += len;
-        Ok(match way {
+        let outcome = match way {
             Way::Place => upper.deliver(from, number, class, &head, Delivered::Placed(len)),
             Way::Assemble(body) => upper.deliver(from, number, class, &head, Delivered::Owned(body)),
             Way::Refuse(refusal) => Err(refusal),
-        })
+        };
+        self.charged -= if outcome.is_ok() { 0 } else { charge };
+        Ok(outcome)
+    }
+
+    /// A user's message takes of this node's credit (MEM-16.6). Who sends more than was granted cannot be believed: it would fill this
+    /// node's memory.
+    #[inline]
+    fn charge(&mut self, len: u64) -> Result<u64, Damaged> {
+        let charge = len.saturating_add(CREDIT_OVERHEAD);
+        if charge > CREDIT - self.charged {
+            return Err(Damaged);
+        }
+        self.charged += charge;
+        Ok(charge)
     }
 
     fn next_number(&mut self) -> u64 {
@@ -223,7 +255,9 @@ impl Incoming {
     }
 
     pub fn consumed(&mut self, messages: u64, bytes: u64, reader: &Reader) {
-        self.returned = self.returned.wrapping_add(messages * CREDIT_OVERHEAD + bytes);
+        let freed = messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes);
+        self.charged = self.charged.saturating_sub(freed);
+        self.returned = self.returned.wrapping_add(freed);
         reader.give_back(self.returned);
     }
 

@@ -11,14 +11,12 @@ use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::Pair;
 use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
+use oikaze_protocol::limits::LAST_LOOKS;
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Message, PostError, Refusal, Token, Upper};
 use outgoing::Outgoing;
 use rustix::fd::OwnedFd;
-
-/// Looks at what a process has left in its ring after its end: more than empty a full one.
-const LAST_LOOKS: u32 = 16;
 
 counters! {
 /// What went through the rings of one neighbour.
@@ -48,7 +46,7 @@ pub(super) struct Neighbour {
     /// Something was put in or settled since the neighbour was last woken, if it sleeps.
     stirred: bool,
     /// Its process has ended; so often what it left behind may be looked at.
-    last_looks: Option<u32>,
+    last_looks: Option<usize>,
     counters: RingCounters,
     /// What was handed over in the socket and not asked for yet, in the ring.
     pub handed: Vec<Handed>,

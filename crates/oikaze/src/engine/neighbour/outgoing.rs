@@ -76,9 +76,9 @@ impl Credit {
         if message.credited { message.body.len() + CREDIT_OVERHEAD } else { 0 }
     }
 
-    /// One message may always go, however long: a neighbour that has read all has room for it.
+    /// Is there so much left of what the neighbour keeps until its user reads it (MEM-16.6)?
     fn is_there(&mut self, charge: u64, writer: &Writer) -> bool {
-        let fits = |outstanding: u64| charge == 0 || outstanding == 0 || outstanding + charge <= CREDIT;
+        let fits = |outstanding: u64| charge == 0 || outstanding + charge <= CREDIT;
         if fits(self.outstanding) {
             return true;
         }
@@ -123,6 +123,10 @@ impl Outgoing {
                     return Ok(());
                 }
             }
+        }
+        if Credit::charge_of(&message) > CREDIT {
+            // It would wait for ever.
+            return Err(PostError::NoRoom);
         }
         let passes = message.class == Class::Unordered && !message.credited;
         let queue = if passes { &mut self.passing } else { &mut self.lined };
@@ -272,7 +276,8 @@ impl Outgoing {
         match self.unsettled.front() {
             // What cannot be is for `next_settled` to say.
             Some(first) => writer.settled().map_or(true, |settled| settled >= first.end),
-            None => false,
+            // Nor would what waits for room ever find any.
+            None => self.waiting() > 0 && writer.settled().is_err(),
         }
     }
 

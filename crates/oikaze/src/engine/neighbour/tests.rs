@@ -4,9 +4,9 @@ use super::super::tests::{Node, Queue, Wire, step};
 use super::super::{Completion, Failure, Request, Value};
 use oikaze_os::memory::{Region, Registered};
 use oikaze_os::neighbour::{Pair, Part, Side, shared_memory};
-use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT, RECORD_BODY, REFUSALS_TOLD, RING_BYTES};
+use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, REFUSALS_TOLD, RING_BYTES};
 use oikaze_protocol::neighbour::{Heading, Kind};
-use oikaze_protocol::rma::{AtomicOp, Rights, RmaError, Signal};
+use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Refusal, Segment};
 use std::sync::Arc;
@@ -222,40 +222,142 @@ fn a_goodbye_is_no_loss() {
     assert_eq!(a.engine.take_death(), Some((1, Death::Closed)));
 }
 
+/// A node with one neighbour, whose side of the rings the test writes: its memory, but another line.
+fn facing_a_hostile_one() -> (Node, Pair) {
+    let memory = shared_memory().unwrap();
+    let (one, other) = Pair::both().unwrap();
+    let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
+    let hostile = Pair::new(&memory, Side::Called, line).unwrap();
+    let mine = Pair::new(&memory, Side::Caller, kept).unwrap();
+    (Node::with_neighbours(0, 2, Wire::default(), vec![(1, mine)]), hostile)
+}
+
+fn put(pair: &mut Pair, heading: Heading, parts: &[Part<'_>]) {
+    assert!(pair.outward.put(heading, parts).is_ok());
+}
+
+/// The heading and head of a user's message in one record.
+fn whole() -> (Heading, Vec<u8>) {
+    let head = Operation::User { tag: 1 }.encode();
+    (Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false }, head.to_vec())
+}
+
+/// The beginning of a user's message of so many bytes.
+fn begin(pair: &mut Pair, len: u64) {
+    let (heading, head) = whole();
+    put(pair, Heading { kind: Kind::Begin, ..heading }, &[Part::Bytes(&len.to_le_bytes()), Part::Bytes(&head)]);
+}
+
 /// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
 #[test]
 fn a_damaged_ring_ends_its_pair() {
-    let strange: [&dyn Fn(&mut Pair); 5] = [
-        &|pair| assert!(pair.outward.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]).is_ok()),
-        &|pair| assert!(pair.outward.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok()),
+    let strange: [&dyn Fn(&mut Pair); 7] = [
+        &|pair| put(pair, Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]),
+        &|pair| put(pair, Heading::plain(Kind::Withdrawn, 0), &[]),
         &|pair| {
             let heading = Heading { kind: Kind::Begin, class: Class::Ordered, head: 0, len: 0, flag: false };
-            assert!(pair.outward.put(heading, &[Part::Bytes(&u64::MAX.to_le_bytes())]).is_ok());
+            put(pair, heading, &[Part::Bytes(&u64::MAX.to_le_bytes())]);
         },
         // A head longer than its record.
-        &|pair| assert!(pair.outward.put(Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]).is_ok()),
+        &|pair| put(pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]),
         // It has read what was never written.
         &|pair| pair.inward.settle(1 << 40),
+        // MEM-16.6: more than it may send before it is read, at once and one after another.
+        &|pair| begin(pair, CREDIT - CREDIT_OVERHEAD + 1),
+        &|pair| {
+            let (heading, head) = whole();
+            put(pair, heading, &[Part::Bytes(&head)]);
+            begin(pair, CREDIT - CREDIT_OVERHEAD);
+        },
     ];
     for spoil in strange {
-        let memory = shared_memory().unwrap();
-        let (one, other) = Pair::both().unwrap();
-        // The test writes where node 1 would: its rings, but another line.
-        let (mut hostile, mine) = {
-            let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
-            let hostile = Pair::new(&memory, Side::Called, line).unwrap();
-            (hostile, Pair::new(&memory, Side::Caller, kept).unwrap())
-        };
-        let wire = Wire::default();
-        let mut a = Node::with_neighbours(0, 2, wire, vec![(1, mine)]);
+        let (mut a, mut hostile) = facing_a_hostile_one();
         let waiting = a.ask(send(Class::Ordered, 1, Body::copy_of(b"something unsettled")));
         a.turn(Time(1));
         spoil(&mut hostile);
         a.turn(Time(2));
         a.turn(Time(3));
         assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
-        assert_eq!(waiting.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
+        let lost = Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged }));
+        assert_eq!(waiting.outcome(), lost);
+        // Though the connection was not even open: nothing goes over the network instead.
+        let late = a.ask(send(Class::Ordered, 1, Body::Empty));
+        a.turn(Time(4));
+        assert_eq!(late.outcome(), lost);
     }
+}
+
+/// MEM-16.2: also while nothing but a message longer than the ring is under way, of which no record is settled by itself.
+#[test]
+fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
+    let (mut a, mut hostile) = facing_a_hostile_one();
+    let long = a.ask(send(Class::Ordered, 1, Body::Inline(vec![1; 3 * RING_BYTES])));
+    a.turn(Time(1));
+    assert!(!long.is_done());
+    hostile.inward.settle(1 << 40);
+    a.turn(Time(2));
+    a.turn(Time(3));
+    assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
+    assert_eq!(long.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
+}
+
+/// MEM-16.6: what was taken back or read has given its credit back, to the byte.
+#[test]
+fn all_credit_may_be_used_again_and_again() {
+    let (mut a, mut hostile) = facing_a_hostile_one();
+    for round in 0..3 {
+        begin(&mut hostile, CREDIT - CREDIT_OVERHEAD);
+        put(&mut hostile, Heading::plain(Kind::Withdrawn, 0), &[]);
+        let (heading, head) = whole();
+        put(&mut hostile, heading, &[Part::Bytes(&head), Part::Bytes(&[1; 100])]);
+        a.turn(Time(10 * round + 1));
+        assert_eq!(a.engine.take_arrived().unwrap().body.len(), 100);
+        let _ = a.ask(Request::Consumed { from: 1, messages: 1, bytes: 100 });
+        a.turn(Time(10 * round + 2));
+        assert_eq!(a.engine.take_death(), None, "{round}");
+    }
+}
+
+/// MEM-16.6: as over the network, where it would never be granted.
+#[test]
+fn a_message_larger_than_all_credit_is_refused_at_its_sender() {
+    let mut two = Two::new();
+    let most = (CREDIT - CREDIT_OVERHEAD) as usize;
+    let refused = two.a.ask(send(Class::Ordered, 1, Body::Inline(vec![1; most + 1])));
+    assert_eq!(two.outcome(&refused), Err(Failure::Remote(RmaError::Refused(Refusal::NoRoom))));
+    let fits = two.a.ask(send(Class::Ordered, 2, Body::Inline(vec![2; most])));
+    assert_eq!(two.outcome(&fits), Ok(Value::Done));
+    assert_eq!(two.b.engine.take_arrived().unwrap().tag, 2);
+}
+
+/// MEM-16.7: a ring full of the smallest records, and the goodbye behind them.
+#[test]
+fn all_that_a_neighbour_left_in_its_ring_is_read() {
+    let Two { mut a, mut b, mut now } = Two::new();
+    let count = (RING_BYTES / RECORD_STEP - 2) as u64;
+    for tag in 0..count {
+        let _ = b.ask(Request::Send { to: 0, class: Class::Ordered, tag, body: Body::Empty });
+    }
+    let _ = b.ask(Request::Close);
+    b.engine.link_mut().full = true;
+    for _ in 0..100 {
+        now = step(now);
+        b.turn(now);
+    }
+    assert!(!b.engine.is_neighbour(0), "all is posted, and it has left");
+    drop(b);
+    let mut death = None;
+    let mut seen = 0;
+    while death.is_none() {
+        now += std::time::Duration::from_millis(2);
+        a.turn(now);
+        while let Some(arrived) = a.engine.take_arrived() {
+            assert_eq!(arrived.tag, seen);
+            seen += 1;
+        }
+        death = a.engine.take_death();
+    }
+    assert_eq!((seen, death), (count, Some((1, Death::Closed))));
 }
 
 /// MEM-16.5: a node that sleeps is woken by what is put in, and by what is settled.
