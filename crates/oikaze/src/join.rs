@@ -13,7 +13,7 @@ use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::neighbour::Pair;
 use oikaze_os::without::Without;
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::FAILURE_TIME;
+use oikaze_protocol::limits::{FAILURE_TIME, JOIN_CONNECT_TIME};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Settings};
 use std::sync::Arc;
@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// How long the nodes of a job may take to find one another, unless the job has a time limit of its own.
 const MEET_TIME: Duration = Duration::from_secs(30);
-/// How long a pair of nodes may take to connect once both are known to run.
-const CONNECT_TIME: Duration = Duration::from_secs(8);
 
 /// Join the job this process was started for: by `oikaze run`, or, without any launcher, a job of one node.
 ///
@@ -151,7 +149,7 @@ impl Meeting {
             node.with_engine(|engine| (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect::<Vec<_>>())
         };
         // `Err(None)`: somebody is lost, or the job was ended; what is to be said is looked for below.
-        let connected = node.wait(begun.checked_add(CONNECT_TIME), || {
+        let connected = node.wait(begun.checked_add(JOIN_CONNECT_TIME), || {
             let missing = missing(node);
             let mut deaths = missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
             let lost = deaths.peek().is_some();
@@ -180,7 +178,7 @@ impl Meeting {
                 let result = match node.death_of(to) {
                     Some(death) => death.to_string(),
                     None if unauthentic > 0 => "handshakes with another job's secret came instead of an answer".to_owned(),
-                    None => format!("no answer within {} s", CONNECT_TIME.as_secs()),
+                    None => format!("no answer within {} s", JOIN_CONNECT_TIME.as_secs()),
                 };
                 let from = bootstrap.rank();
                 self.candidates.get(to as usize).into_iter().flatten().map(move |candidate| Tried {
