@@ -57,11 +57,11 @@ impl Memory for Regions {
         self.0[region as usize][range].copy_from_slice(elements);
         Ok(())
     }
-    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal> {
-        if region == 0 && offset == 0 { Ok(50) } else { Err(Refusal::NoFifo) }
+    fn fifo_element(&self, region: u32) -> Result<u64, Refusal> {
+        if region == 0 { Ok(50) } else { Err(Refusal::NoFifo) }
     }
-    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal> {
-        match self.fifo_element(region, offset)? {
+    fn push(&mut self, region: u32, element: &[u8]) -> Result<(), Refusal> {
+        match self.fifo_element(region)? {
             longest if element.len() as u64 > longest => Err(Refusal::TooLong),
             _ if element.first() == Some(&0) => Err(Refusal::Full),
             _ => Ok(()),

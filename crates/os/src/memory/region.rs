@@ -9,7 +9,7 @@ use super::mapping::{Mapping, whole_pages};
 use super::placement::Watched;
 use super::{AccessError, MemoryError, available, memfd};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ struct Inner {
     /// Bytes of address space, from the beginning on.
     capacity: usize,
     pages: PageSize,
+    /// The shape of the FIFO that its owner made here ([`super::fifo`]); 0: none.
+    fifo: AtomicU64,
     backing: Backing,
 }
 
@@ -145,7 +147,17 @@ impl Region {
     }
 
     fn new(view: NonNull<u8>, alias: NonNull<u8>, len: usize, pages: PageSize, backing: Backing) -> Region {
-        Region { inner: Arc::new(Inner { view, alias, len: AtomicUsize::new(len), capacity: len, pages, backing }) }
+        Region {
+            inner: Arc::new(Inner {
+                view,
+                alias,
+                len: AtomicUsize::new(len),
+                capacity: len,
+                pages,
+                fifo: AtomicU64::new(0),
+                backing,
+            }),
+        }
     }
 
     /// Which pages it was asked to have.
@@ -281,6 +293,11 @@ impl Region {
             Some(end) if end <= size => Ok(()),
             _ => Err(AccessError::OutOfBounds { offset, len, size }),
         }
+    }
+
+    /// What its owner says of a FIFO here, in the bits of its shape; never what its memory says, which others may write.
+    pub(super) fn fifo_bits(&self) -> &AtomicU64 {
+        &self.inner.fifo
     }
 
     /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent) until it returns.

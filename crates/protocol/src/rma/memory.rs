@@ -82,15 +82,15 @@ pub trait Memory {
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`], [`Refusal::NotPermitted`].
     fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal>;
 
-    /// The longest element of the FIFO at `offset`, in bytes.
+    /// The longest element of the FIFO that the region's owner has made at its beginning, in bytes.
     ///
     /// # Errors
     /// [`Refusal::NoFifo`].
-    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal>;
+    fn fifo_element(&self, region: u32) -> Result<u64, Refusal>;
 
-    /// Put an element into the FIFO at `offset`, behind all others.
+    /// Put an element into that FIFO, behind all others.
     ///
     /// # Errors
     /// [`Refusal::Full`], [`Refusal::NoFifo`], [`Refusal::TooLong`], [`Refusal::NotPermitted`] (MEM-13). Nothing has changed then.
-    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal>;
+    fn push(&mut self, region: u32, element: &[u8]) -> Result<(), Refusal>;
 }

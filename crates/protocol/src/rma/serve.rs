@@ -278,17 +278,23 @@ fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memor
 
 /// A long element begins: it is collected, if it fits into a slot (MEM-13.3).
 fn admit_push(key: u64, offset: u64, len: u64, memory: &impl Memory) -> Result<Admission, Refusal> {
-    let region = memory.locate(key, offset, 0, Rights::PUSH)?;
-    room(len, memory.fifo_element(region, offset)?, Refusal::TooLong)
+    let region = locate_fifo(key, offset, memory)?;
+    room(len, memory.fifo_element(region)?, Refusal::TooLong)
 }
 
 /// MEM-13.3.
 fn push(key: u64, offset: u64, element: &[u8], memory: &mut impl Memory) -> Result<(), Refusal> {
-    let region = memory.locate(key, offset, 0, Rights::PUSH)?;
+    let region = locate_fifo(key, offset, memory)?;
     if planted(Bug::RepeatPush) {
-        memory.push(region, offset, element)?;
+        memory.push(region, element)?;
     }
-    memory.push(region, offset, element)
+    memory.push(region, element)
+}
+
+/// The region of a FIFO: there is none but at a region's beginning (MEM-13.1), where no element of another can be taken for one.
+fn locate_fifo(key: u64, offset: u64, memory: &impl Memory) -> Result<u32, Refusal> {
+    let region = memory.locate(key, offset, 0, Rights::PUSH)?;
+    if offset == 0 { Ok(region) } else { Err(Refusal::NoFifo) }
 }
 
 /// The region of an aligned word that peers may change.

@@ -121,13 +121,13 @@ impl Memory for Vectors {
         Ok(())
     }
 
-    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal> {
-        let area = self.slots.get(region as usize).and_then(Option::as_ref).filter(|_| offset == 0);
+    fn fifo_element(&self, region: u32) -> Result<u64, Refusal> {
+        let area = self.slots.get(region as usize).and_then(Option::as_ref);
         area.and_then(|area| area.fifo.as_ref()).map(|(_, longest, _)| *longest).ok_or(Refusal::NoFifo)
     }
 
-    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal> {
-        let longest = self.fifo_element(region, offset)?;
+    fn push(&mut self, region: u32, element: &[u8]) -> Result<(), Refusal> {
+        let longest = self.fifo_element(region)?;
         let slots = self.slots[region as usize].as_ref().unwrap().fifo.as_ref().unwrap().0;
         if element.len() as u64 > longest {
             return Err(Refusal::TooLong);

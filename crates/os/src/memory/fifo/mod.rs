@@ -1,7 +1,7 @@
 //! FIFOs in regions (MEM-13): many producers, by way of the engine or by mapping the region, and many consumers at the owner.
 //!
-//! [`shape`] says where everything lies, [`queue`] how elements are handed over, this file puts the two into a region's memory. Producers read
-//! the shape from the header, and check it; consumers keep the one they made the FIFO with.
+//! [`shape`] says where everything lies, [`queue`] how elements are handed over, this file puts the two into a region's memory. The shape is
+//! the one that the owner made the FIFO with, for producers and consumers alike: what the memory says is nobody's proof.
 
 mod queue;
 mod shape;
@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use oikaze_protocol::wind::Refusal;
 use queue::{Cell, Cells, NotPushed, pop, push};
-use shape::{ELEMENT_AT, HEAD_AT, HEADER_LEN, MAGIC, MAGIC_AT, SLOTS_AT, TAIL_AT};
+use shape::{ELEMENT_AT, HEAD_AT, MAGIC, MAGIC_AT, SLOTS_AT, TAIL_AT};
 
 /// A FIFO cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,7 @@ impl Fifo {
         region.store_u64(TAIL_AT, 0)?;
         region.store_u64(HEAD_AT, 0)?;
         region.store_u64(MAGIC_AT, MAGIC)?;
+        region.fifo_bits().store(shape.to_bits(), Ordering::Release);
         Ok(Fifo { region, shape })
     }
 
@@ -68,46 +69,35 @@ impl Fifo {
     /// # Errors
     /// [`FifoError`]: somebody has written over it.
     pub fn try_pop(&self, into: &mut Vec<u8>) -> Result<bool, FifoError> {
-        self.region
-            .with_fifo(Side::Program, 0, self.shape, |cells| pop(cells, self.shape, into))?
-            .map_err(|_| FifoError::Destroyed)
+        self.region.with_fifo(Side::Program, self.shape, |cells| pop(cells, self.shape, into))?.map_err(|_| FifoError::Destroyed)
     }
 }
 
 impl Region {
-    /// Put an element into the FIFO of this shape at `offset`.
-    pub(super) fn fifo_push(&self, side: Side, offset: u64, shape: Shape, element: &[u8]) -> Result<(), Refusal> {
+    /// Put an element into the FIFO of this shape.
+    pub(super) fn fifo_push(&self, side: Side, shape: Shape, element: &[u8]) -> Result<(), Refusal> {
         if element.len() as u64 > shape.element() {
             return Err(Refusal::TooLong);
         }
-        let pushed = self.with_fifo(side, offset, shape, |cells| push(cells, shape, element));
+        let pushed = self.with_fifo(side, shape, |cells| push(cells, shape, element));
         pushed.map_err(|_| Refusal::NoFifo)?.map_err(|error| match error {
             NotPushed::Full => Refusal::Full,
             NotPushed::Destroyed => Refusal::NoFifo,
         })
     }
 
-    /// What the header at `offset` says, if it makes sense, and all of the FIFO lies inside the region.
-    pub(super) fn fifo_shape(&self, side: Side, offset: u64) -> Result<Shape, Refusal> {
-        let header = |at: NonNull<u8>| {
-            let word = |offset: u64| {
-                // SAFETY: `reach` vouches for the header, whose words are aligned (asked first) and read atomically.
-                unsafe { AtomicU64::from_ptr(at.byte_add(offset as usize).cast().as_ptr()) }.load(Ordering::Acquire)
-            };
-            let aligned = at.cast::<u64>().is_aligned();
-            (aligned && word(MAGIC_AT) == MAGIC).then(|| Shape::read(word(SLOTS_AT), word(ELEMENT_AT))).flatten()
-        };
-        let writable = if self.writable() { Ok(()) } else { Err(Refusal::NotPermitted) };
-        let shape = writable.and_then(|()| self.reach(side, offset, HEADER_LEN, header).map_err(|_| Refusal::NoFifo))?;
-        shape.filter(|shape| self.check_bounds(offset, shape.bytes()).is_ok()).ok_or(Refusal::NoFifo)
+    /// The FIFO that the region's owner has made here. What the memory says is not asked: it holds elements, which are whatever their pushers
+    /// want (MEM-13.3).
+    pub(super) fn fifo_shape(&self) -> Result<Shape, Refusal> {
+        Shape::from_bits(self.fifo_bits().load(Ordering::Acquire)).ok_or(Refusal::NoFifo)
     }
 
-    /// Calls `act` with the words of a FIFO of this shape at `offset`, which stay valid until it returns.
-    fn with_fifo<R>(&self, side: Side, offset: u64, shape: Shape, act: impl FnOnce(&InMemory) -> R) -> Result<R, AccessError> {
+    /// Calls `act` with the words of a FIFO of this shape, which stay valid until it returns.
+    fn with_fifo<R>(&self, side: Side, shape: Shape, act: impl FnOnce(&InMemory) -> R) -> Result<R, AccessError> {
         self.check_writable()?;
-        self.reach(side, offset, shape.bytes(), |at| {
+        self.reach(side, 0, shape.bytes(), |at| {
             if !at.cast::<u64>().is_aligned() {
-                return Err(AccessError::Misaligned { offset, width: 8 });
+                return Err(AccessError::Misaligned { offset: 0, width: 8 });
             }
             Ok(act(&InMemory { at, shape }))
         })?

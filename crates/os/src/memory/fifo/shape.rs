@@ -18,7 +18,7 @@ pub(super) const ELEMENT_AT: u64 = 16;
 /// The positions are alone in their pairs of cache lines: producers write the one, consumers the other.
 pub(super) const TAIL_AT: u64 = 128;
 pub(super) const HEAD_AT: u64 = 256;
-pub(super) const HEADER_LEN: u64 = 384;
+const HEADER_LEN: u64 = 384;
 /// In front of an element: its slot's turn and its length.
 const SLOT_HEADER: u64 = 16;
 
@@ -31,9 +31,15 @@ impl Shape {
         known.then_some(Shape { slots, element })
     }
 
-    /// From a header that anybody may have written.
-    pub(super) fn read(slots: u64, element: u64) -> Option<Shape> {
-        Shape::new(slots, element).filter(|shape| shape.slots == slots)
+    /// One word; never 0.
+    pub(super) fn to_bits(self) -> u64 {
+        u64::from(self.slots.trailing_zeros()) << 32 | self.element
+    }
+
+    /// From [`Shape::to_bits`]; `None`: 0, there is no FIFO.
+    pub(super) fn from_bits(bits: u64) -> Option<Shape> {
+        let (slots, element) = (1 << (bits >> 32 & 63), bits & u64::from(u32::MAX));
+        (element != 0).then_some(Shape { slots, element })
     }
 
     /// Elements that it holds.

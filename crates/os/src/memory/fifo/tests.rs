@@ -3,7 +3,8 @@
 use super::*;
 use crate::memory::RegionTable;
 use oikaze_protocol::limits::{FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX};
-use oikaze_protocol::rma::{Memory, Rights};
+use oikaze_protocol::rma::{Memory, Operation, Rights, Rma};
+use oikaze_protocol::wind::{Admission, Class, Delivered};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ proptest! {
         let (fifo, mut table, slot) = fifo(slots, element);
         let capacity = slots.max(2).next_power_of_two();
         prop_assert_eq!(fifo.shape().slots(), capacity);
-        prop_assert_eq!(table.fifo_element(slot, 0), Ok(element));
+        prop_assert_eq!(table.fifo_element(slot), Ok(element));
         let mut oracle = VecDeque::new();
         for step in steps {
             match step {
@@ -44,7 +45,7 @@ proptest! {
                             Ok(())
                         }
                     };
-                    prop_assert_eq!(table.push(slot, 0, &bytes), expected);
+                    prop_assert_eq!(table.push(slot, &bytes), expected);
                 }
                 None => prop_assert_eq!(pop(&fifo), Ok(oracle.pop_front())),
             }
@@ -64,12 +65,12 @@ proptest! {
         let mut table = RegionTable::new();
         let slot = table.insert(region.clone(), Rights::ALL).unwrap().slot;
         let fifo = Fifo::format(region.clone(), shape).unwrap();
-        (0..before).for_each(|_| { let _ = table.push(slot, 0, &[1; 20]); });
+        (0..before).for_each(|_| { let _ = table.push(slot, &[1; 20]); });
         for (word, value) in damage {
             region.store_u64(word * 8 % shape.bytes(), value).unwrap();
         }
         for _ in 0..10 {
-            match table.push(slot, 0, &[7; 20]) {
+            match table.push(slot, &[7; 20]) {
                 Ok(()) | Err(Refusal::Full | Refusal::NoFifo | Refusal::TooLong) => {}
                 other => prop_assert!(false, "{other:?}"),
             }
@@ -89,22 +90,71 @@ proptest! {
 fn what_is_destroyed_is_said() {
     let (tail, head, turn, length) = (TAIL_AT, HEAD_AT, 384, 392);
     for (word, value, pushes, pops) in [
-        (MAGIC_AT, 1, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
-        (SLOTS_AT, 3, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
-        (SLOTS_AT, 1 << 40, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
-        (SLOTS_AT, 64, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
-        (ELEMENT_AT, 1 << 20, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
-        (ELEMENT_AT, 0, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
+        (MAGIC_AT, 1, Ok(()), Ok(Some(vec![9]))),
+        (SLOTS_AT, 1 << 40, Ok(()), Ok(Some(vec![9]))),
+        (ELEMENT_AT, 1 << 20, Ok(()), Ok(Some(vec![9]))),
         (tail, u64::MAX, Err(Refusal::NoFifo), Ok(Some(vec![9]))),
         (head, 77, Ok(()), Err(FifoError::Destroyed)),
         (turn, 1 << 50, Ok(()), Err(FifoError::Destroyed)),
         (length, 9, Ok(()), Err(FifoError::Destroyed)),
     ] {
         let (fifo, mut table, slot) = fifo(4, 8);
-        table.push(slot, 0, &[9]).unwrap();
+        table.push(slot, &[9]).unwrap();
         fifo.region.store_u64(word, value).unwrap();
-        assert_eq!(table.push(slot, 0, &[1]), pushes, "{word} {value}");
+        assert_eq!(table.push(slot, &[1]), pushes, "{word} {value}");
         assert_eq!(pop(&fifo), pops, "{word} {value}");
+    }
+}
+
+/// MEM-13.1, MEM-13.4: elements are the pushers' own bytes. One that looks like the header of a FIFO of long elements, of which the next push
+/// names the place, does not let that push write over its neighbours.
+#[test]
+fn a_fifo_forged_inside_an_element_is_none() {
+    let shape = Shape::new(32, 512).unwrap();
+    let region = Region::shared(shape.bytes() as usize).unwrap();
+    let (mut table, mut rma) = (RegionTable::new(), Rma::new());
+    let key = table.insert(region.clone(), Rights::PUSH).unwrap().key;
+    let fifo = Fifo::format(region, shape).unwrap();
+    let mut push = |number, offset, element: &[u8]| {
+        let head = Operation::Push { key, offset }.encode();
+        rma.deliver(1, number, Class::Ordered, &head, Delivered::Bytes(element), &mut table)
+    };
+    let mut forged = [0; 512];
+    for (at, word) in [(MAGIC_AT, MAGIC), (SLOTS_AT, 2), (ELEMENT_AT, 4096)] {
+        forged[at as usize..][..8].copy_from_slice(&word.to_ne_bytes());
+    }
+    push(0, 0, &forged).unwrap();
+    push(1, 0, &[7; 100]).unwrap();
+    let inside = shape.slot(0) + 16;
+    assert_eq!(push(2, inside, &[0xEE; 4096]), Err(Refusal::NoFifo));
+    let head = Operation::Push { key, offset: inside }.encode();
+    assert_eq!(rma.admit(1, 3, Class::Ordered, &head, 4096, &mut table), Admission::Refuse(Refusal::NoFifo));
+    assert_eq!(pop(&fifo), Ok(Some(forged.to_vec())));
+    assert_eq!(pop(&fifo), Ok(Some(vec![7; 100])));
+    assert_eq!(pop(&fifo), Ok(None));
+}
+
+/// MEM-13.3: what the memory says of a FIFO is nobody's proof of one: neither a header that somebody has written, nor one that was written over.
+#[test]
+fn what_the_memory_says_makes_no_fifo() {
+    let region = Region::private(16384).unwrap();
+    let mut table = RegionTable::new();
+    let slot = table.insert(region.clone(), Rights::ALL).unwrap().slot;
+    for (at, word) in [(SLOTS_AT, 2), (ELEMENT_AT, 4096), (MAGIC_AT, MAGIC)] {
+        region.store_u64(at, word).unwrap();
+    }
+    assert_eq!(table.fifo_element(slot), Err(Refusal::NoFifo));
+    assert_eq!(table.push(slot, &[1]), Err(Refusal::NoFifo));
+    let fifo = Fifo::format(region.clone(), Shape::new(4, 64).unwrap()).unwrap();
+    region.store_u64(ELEMENT_AT, 4096).unwrap();
+    assert_eq!((table.fifo_element(slot), table.push(slot, &[1; 65])), (Ok(64), Err(Refusal::TooLong)));
+    assert_eq!((table.push(slot, &[1]), pop(&fifo)), (Ok(()), Ok(Some(vec![1]))));
+    // It may be made anew, in another shape.
+    Fifo::format(region, Shape::new(2, 8).unwrap()).unwrap();
+    assert_eq!(table.fifo_element(slot), Ok(8));
+    for (slots, element) in [(1, 1), (FIFO_SLOTS_MAX, FIFO_ELEMENT_MAX), (100, 7)] {
+        let shape = Shape::new(slots, element).unwrap();
+        assert_eq!(Shape::from_bits(shape.to_bits()), Some(shape));
     }
 }
 
@@ -113,11 +163,8 @@ fn places_where_no_fifo_is() {
     let region = Region::private(4096).unwrap();
     let mut table = RegionTable::new();
     let slot = table.insert(region.clone(), Rights::ALL).unwrap().slot;
-    for offset in [0, 4, 3712, 3713, 4096, u64::MAX - 3] {
-        assert_eq!(table.push(slot, offset, &[1]), Err(Refusal::NoFifo), "{offset}");
-        assert_eq!(table.fifo_element(slot, offset), Err(Refusal::NoFifo));
-    }
-    assert_eq!(table.push(slot + 1, 0, &[1]), Err(Refusal::NoFifo));
+    assert_eq!((table.push(slot, &[1]), table.fifo_element(slot)), (Err(Refusal::NoFifo), Err(Refusal::NoFifo)));
+    assert_eq!(table.push(slot + 1, &[1]), Err(Refusal::NoFifo));
     let shape = Shape::new(1000, 8).unwrap();
     assert!(matches!(Fifo::format(region, shape), Err(AccessError::OutOfBounds { .. })));
     for (slots, element) in [(4, 0), (4, FIFO_ELEMENT_MAX + 1), (FIFO_SLOTS_MAX + 1, 8), (u64::MAX, 8)] {
@@ -139,7 +186,7 @@ fn producers_and_consumers_lose_nothing() {
                 let slot = table.insert_local(region).unwrap();
                 for number in 0..EACH {
                     let element = (producer << 32 | number).to_ne_bytes().repeat(1 + number as usize % 3);
-                    while let Err(refusal) = table.push(slot, 0, &element) {
+                    while let Err(refusal) = table.push(slot, &element) {
                         assert_eq!(refusal, Refusal::Full);
                         std::thread::yield_now();
                     }

@@ -413,17 +413,17 @@ impl Memory for RegionTable {
         region.accumulate_from(Side::Runtime, offset, how, elements).map_err(refusal)
     }
 
-    fn fifo_element(&self, region: u32, offset: u64) -> Result<u64, Refusal> {
-        Ok(self.region(region).ok_or(Refusal::NoFifo)?.fifo_shape(Side::Runtime, offset)?.element())
+    fn fifo_element(&self, region: u32) -> Result<u64, Refusal> {
+        Ok(self.region(region).ok_or(Refusal::NoFifo)?.fifo_shape()?.element())
     }
 
-    fn push(&mut self, region: u32, offset: u64, element: &[u8]) -> Result<(), Refusal> {
+    fn push(&mut self, region: u32, element: &[u8]) -> Result<(), Refusal> {
         let entry = self.entry(region).ok_or(Refusal::NoFifo)?;
-        let shape = entry.region.fifo_shape(Side::Runtime, offset)?;
-        if !entry.permits(offset, shape.bytes(), Rights::PUSH) && entry.key.is_some() {
+        let shape = entry.region.fifo_shape()?;
+        if !entry.permits(0, shape.bytes(), Rights::PUSH) && entry.key.is_some() {
             return Err(Refusal::NotPermitted);
         }
-        entry.region.fifo_push(Side::Runtime, offset, shape, element)
+        entry.region.fifo_push(Side::Runtime, shape, element)
     }
 }
 
