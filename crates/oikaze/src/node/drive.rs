@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// A sleeper without a timer looks again after this long, whatever happens.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
+/// Idle turns of one wait after which peers have back what was read of their messages: more than a round trip takes, for an exchange of small
+/// messages need not do that each time; and also where nobody ever sleeps.
+const IDLE_LOOKS: u64 = 256;
+
 impl Node {
     /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.
     pub fn wait<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
@@ -70,6 +74,7 @@ impl Node {
         let last = deadline.map(|deadline| self.time_of(deadline));
         let mut idle = Idle::new(&self.spinning);
         let mut watch = LinkWatch::new(self);
+        let mut spun = 0u64;
         loop {
             let work = self.turn_for_news(now);
             let value = ready();
@@ -80,6 +85,10 @@ impl Node {
             match work {
                 Some(work) if work.is_idle() => {
                     if idle.may_spin(now) {
+                        spun += 1;
+                        if spun == IDLE_LOOKS {
+                            self.with_engine(|engine| self.give_credit_back(engine));
+                        }
                         std::hint::spin_loop();
                     } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
                         return (Some(value), self.now());
@@ -88,6 +97,7 @@ impl Node {
                     }
                 }
                 Some(_) => {
+                    spun = 0;
                     idle.ends(now);
                     if !self.spinning.limit(now).is_zero() {
                         watch.release();

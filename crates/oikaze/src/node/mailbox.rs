@@ -6,16 +6,21 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What was read is told to the engine when it is so much of one peer's credit: what is not told yet, a peer can do without.
+/// What was read is told to the engine when it is so much of one peer's credit; what is less, when a thread finds nothing to do
+/// ([`Mailbox::read`]), or, on a node that always has something to do, sooner or later ([`Inside::one_of_the_rest`]).
 const TOLD_TOGETHER: u64 = CREDIT / 8;
+/// Messages read for each peer that is looked at for credit that is not told yet.
+const READ_A_LOOK: u64 = 64;
 
 #[derive(Default)]
 pub(super) struct Mailbox {
     inside: Mutex<Inside>,
     /// Messages in it: a look costs one load.
     waiting: AtomicUsize,
+    /// Something was read and is not told yet.
+    untold: AtomicBool,
 }
 
 #[derive(Default)]
@@ -26,6 +31,9 @@ struct Inside {
     /// Bytes of the bodies that wait.
     bytes: u64,
     waiters: Waiters,
+    /// Messages read since a peer was last looked at, and the one to be looked at next.
+    since_look: u64,
+    next_look: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -64,6 +72,7 @@ impl Mailbox {
         inside.bytes -= arrived.body.len() as u64;
         self.waiting.store(inside.messages.len(), Ordering::Release);
         let request = inside.count(&arrived);
+        self.untold.store(true, Ordering::Relaxed);
         Some((arrived, request))
     }
 
@@ -77,6 +86,7 @@ impl Mailbox {
             inside.bytes -= arrived.body.len() as u64;
             requests.extend(inside.count(&arrived));
             batch.push(arrived);
+            self.untold.store(true, Ordering::Relaxed);
         }
         self.waiting.store(inside.messages.len(), Ordering::Release);
         requests
@@ -97,6 +107,16 @@ impl Mailbox {
     pub fn delist(&self) {
         lock(&self.inside).waiters.delist();
     }
+
+    /// All that was read and is not told yet: a peer may wait for the very last of its credit, to send what is as long as all of it.
+    pub fn read(&self) -> Vec<Request> {
+        if !self.untold.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut inside = lock(&self.inside);
+        self.untold.store(false, Ordering::Relaxed);
+        (0..inside.read.len()).filter_map(|at| inside.tell(at)).collect()
+    }
 }
 
 impl Inside {
@@ -115,11 +135,24 @@ impl Inside {
         let read = self.read.get_mut(at)?;
         read.messages += 1;
         read.bytes += arrived.body.len() as u64;
-        if read.bytes + read.messages * CREDIT_OVERHEAD < TOLD_TOGETHER {
-            return None;
+        self.since_look += 1;
+        if read.bytes + read.messages * CREDIT_OVERHEAD >= TOLD_TOGETHER {
+            return self.tell(at);
         }
-        let Read { messages, bytes } = std::mem::take(read);
-        Some(Request::Consumed { from: arrived.from, messages, bytes })
+        if self.since_look >= READ_A_LOOK { self.one_of_the_rest() } else { None }
+    }
+
+    /// One peer after the other.
+    fn one_of_the_rest(&mut self) -> Option<Request> {
+        self.since_look = 0;
+        let at = self.next_look % self.read.len().max(1);
+        self.next_look = at + 1;
+        self.tell(at)
+    }
+
+    fn tell(&mut self, at: usize) -> Option<Request> {
+        let Read { messages, bytes } = std::mem::take(self.read.get_mut(at)?);
+        (messages > 0).then_some(Request::Consumed { from: Rank::try_from(at).ok()?, messages, bytes })
     }
 }
 
@@ -165,6 +198,26 @@ mod tests {
             }
             assert!((0..2).all(|peer| read[peer] - given[peer] < TOLD_TOGETHER));
         }
-        assert!((20..40).contains(&pieces), "{pieces}");
+        // Some of them by READ_A_LOOK.
+        assert!((20..40 + 100_000 / READ_A_LOOK).contains(&pieces), "{pieces}");
+        for request in mailbox.read() {
+            let Request::Consumed { from, messages, bytes } = request else { panic!("it gives credit back") };
+            given[from as usize] += bytes + messages * CREDIT_OVERHEAD;
+        }
+        assert_eq!((given, mailbox.read().len()), (read, 0), "all of it, when there is nothing else to do");
+    }
+
+    /// WIND-6.4: a peer of which a little was read has it back, however busy another one keeps this node.
+    #[test]
+    fn nobody_waits_for_the_rest_of_its_credit_until_all_others_are_quiet() {
+        let mailbox = Mailbox::default();
+        deposit(&mailbox, vec![message(3, 0, 1000)]);
+        let mut told = false;
+        for _ in 0..READ_A_LOOK * 5 {
+            deposit(&mailbox, vec![message(0, 0, 8)]);
+            let request = mailbox.take(None).and_then(|(_, request)| request);
+            told |= matches!(request, Some(Request::Consumed { from: 3, messages: 1, bytes: 1000 }));
+        }
+        assert!(told);
     }
 }

@@ -437,7 +437,18 @@ impl Node {
 
     /// When the engine must turn again at the latest, for who is about to sleep until then: neighbours are told.
     fn next_timeout(&self) -> Option<Time> {
-        self.with_engine(|engine| if self.neighbours.is_some() && engine.doze() { Some(Time(0)) } else { self.due(engine) })
+        self.with_engine(|engine| {
+            let told = self.give_credit_back(engine);
+            if self.neighbours.is_some() && engine.doze() || told { Some(Time(0)) } else { self.due(engine) }
+        })
+    }
+
+    /// There is nothing else to do: what was read of peers' messages they may send again, to the last byte. Was there any?
+    fn give_credit_back(&self, engine: &mut RealEngine) -> bool {
+        let read = self.mailbox.read();
+        let any = !read.is_empty();
+        read.into_iter().for_each(|request| engine.submit(Submission { request, completion: None, keep: None }, self.now()));
+        any
     }
 
     fn due(&self, engine: &RealEngine) -> Option<Time> {

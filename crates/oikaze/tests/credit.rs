@@ -1,0 +1,33 @@
+//! The credit of messages that were read: it comes back to the last byte, whoever waits for it.
+
+mod support;
+
+use oikaze::Class;
+use oikaze::job::Settings;
+use oikaze_protocol::limits::CREDIT;
+use std::time::Duration;
+use support::cluster;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// WIND-6.4, MEM-16.6: what was read is less than a reader tells of at once, and what comes then is nearly as long as all the credit there is.
+#[test]
+fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
+    const SHORT: usize = 100_000;
+    const LONG: usize = CREDIT as usize - (1 << 20);
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        for round in 0..3 {
+            if job.rank() == 0 {
+                (0..19).for_each(|_| peer.send(Class::Ordered, round, &[1; SHORT]).wait_for(PATIENCE).unwrap());
+                assert_eq!(&job.receive(Some(1), Some(PATIENCE)).unwrap().body[..], b"all is read");
+                peer.send(Class::Ordered, round, &vec![2; LONG]).wait_for(PATIENCE).unwrap();
+            } else {
+                (0..19).for_each(|_| assert_eq!(job.receive(None, Some(PATIENCE)).unwrap().body.len(), SHORT));
+                peer.send(Class::Ordered, round, b"all is read").wait_for(PATIENCE).unwrap();
+                assert_eq!(job.receive(None, Some(PATIENCE)).unwrap().body.len(), LONG);
+            }
+        }
+        job.barrier().unwrap();
+    });
+}
