@@ -98,12 +98,15 @@ impl Job {
         let len = region.len() as u64;
         let local = LocalRegion::new(&self.node, region, rights, Some(name.to_owned()), self.limit)?;
         let published = Published { key: local.key(), len, rights };
-        let completion = self.node.submit(Request::Publish { name: name.to_owned(), published }, None);
-        if let Err(error) = self.node.outcome(&format_args!("publishing region \"{name}\""), &completion, self.limit) {
-            local.forget_name();
-            return Err(error);
+        // At once: what is left to others would be published still when nobody wants it any more.
+        let outcome = self.node.with_engine(|engine| engine.publish(name, published));
+        match outcome {
+            Ok(()) => Ok(local),
+            Err(failure) => {
+                local.forget_name();
+                Err(self.node.failure(&format_args!("publishing region \"{name}\""), failure))
+            }
         }
-        Ok(local)
     }
 
     /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements (a power of two) of up to `longest`

@@ -1,7 +1,7 @@
 //! Operations on borrowed memory: the scope ends when all of them are done, or cut off from it.
 
 use crate::engine::{Completion, Request};
-use crate::region::LocalRegion;
+use crate::region::{LocalRegion, RegionSlice};
 use crate::remote::RemoteRegion;
 use crate::{Block, Combine, Error, Job, Number, Operation, Result, Rights};
 use bytemuck::NoUninit;
@@ -24,10 +24,7 @@ impl<'env> Scope<'_, '_, 'env> {
     /// The table of regions is full; the memory is a shared array's.
     pub fn put(&self, there: &RemoteRegion, offset: u64, from: &'env [u8]) -> Result<Operation<()>> {
         self.check_untracked(from)?;
-        let lent = self.lend(self.lender.borrow(from))?;
-        let operation = there.put(offset, lent.all());
-        self.hold(&operation, lent);
-        Ok(operation)
+        self.begin(self.lender.borrow(from), |lent| Ok(there.put(offset, lent)))
     }
 
     /// Read from a peer's region into any memory, which stays borrowed until the scope ends.
@@ -36,10 +33,7 @@ impl<'env> Scope<'_, '_, 'env> {
     /// The table of regions is full; the memory is a shared array's.
     pub fn get(&self, there: &RemoteRegion, offset: u64, into: &'env mut [u8]) -> Result<Operation<()>> {
         self.check_untracked(into)?;
-        let lent = self.lend(self.lender.borrow_mut(into))?;
-        let operation = there.get(offset, lent.all());
-        self.hold(&operation, lent);
-        Ok(operation)
+        self.begin(self.lender.borrow_mut(into), |lent| Ok(there.get(offset, lent)))
     }
 
     /// Combine any numbers with those in a peer's region; see [`RemoteRegion::accumulate`].
@@ -55,10 +49,7 @@ impl<'env> Scope<'_, '_, 'env> {
     ) -> Result<Operation<()>> {
         let from = bytemuck::cast_slice(numbers);
         self.check_untracked(from)?;
-        let lent = self.lend(self.lender.borrow(from))?;
-        let operation = there.accumulate::<T>(offset, combine, lent.all())?;
-        self.hold(&operation, lent);
-        Ok(operation)
+        self.begin(self.lender.borrow(from), |lent| there.accumulate::<T>(offset, combine, lent))
     }
 
     /// Write rows of any memory to rows of a peer's region ([`RemoteRegion::put_block`]).
@@ -67,10 +58,7 @@ impl<'env> Scope<'_, '_, 'env> {
     /// As [`Scope::put`] and [`RemoteRegion::put_block`].
     pub fn put_block(&self, to: &RemoteRegion, there: Block, from: &'env [u8], here: Block) -> Result<Operation<()>> {
         self.check_untracked(from)?;
-        let lent = self.lend(self.lender.borrow(from))?;
-        let operation = to.put_block(there, lent.all(), here)?;
-        self.hold(&operation, lent);
-        Ok(operation)
+        self.begin(self.lender.borrow(from), |lent| to.put_block(there, lent, here))
     }
 
     /// Read rows of a peer's region into rows of any memory, which stays borrowed until the scope ends.
@@ -79,21 +67,18 @@ impl<'env> Scope<'_, '_, 'env> {
     /// As [`Scope::get`] and [`RemoteRegion::get_block`].
     pub fn get_block(&self, from: &RemoteRegion, there: Block, into: &'env mut [u8], here: Block) -> Result<Operation<()>> {
         self.check_untracked(into)?;
-        let lent = self.lend(self.lender.borrow_mut(into))?;
-        let operation = from.get_block(there, lent.all(), here)?;
-        self.hold(&operation, lent);
-        Ok(operation)
+        self.begin(self.lender.borrow_mut(into), |lent| from.get_block(there, lent, here))
     }
 
-    /// What is not done yet is waited for.
-    fn hold<T: crate::Outcome>(&self, operation: &Operation<T>, lent: LocalRegion) {
+    /// Begin an operation with lent memory, and see to its end.
+    fn begin(&self, lent: os::Region, begin: impl FnOnce(RegionSlice) -> Result<Operation<()>>) -> Result<Operation<()>> {
+        let lent = LocalRegion::new(&self.job.node, lent, Rights::NONE, None, self.job.limit)?;
+        let operation = begin(lent.all())?;
+        // What is done already is not waited for.
         if let Some(completion) = operation.completion() {
             self.begun.borrow_mut().push((Arc::clone(completion), lent));
         }
-    }
-
-    fn lend(&self, region: os::Region) -> Result<LocalRegion> {
-        LocalRegion::new(&self.job.node, region, Rights::NONE, None, self.job.limit)
+        Ok(operation)
     }
 
     /// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a turn.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use support::{cluster_once, over_the_network};
+use support::{cluster, cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CANARY: u8 = 0xC4;
@@ -139,4 +139,78 @@ fn no_byte_changes_after_a_registration_has_ended() {
 fn no_byte_changes_on_a_bad_network_either() {
     let fault = Some("loss=0.05,duplicate=0.05,reorder=0.1,seed=11".to_owned());
     registrations(&Settings { fault, ..Settings::default() }, count() / 10);
+}
+
+/// MEM-1.8: threads that begin operation after operation with a clone do not keep the end of its registration waiting, and each of their
+/// operations ends.
+#[test]
+fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
+    const ROUNDS: usize = 100;
+    cluster(2, &Settings::default(), |job| {
+        let _inbox = job.publish("inbox", Region::private(1 << 20).unwrap(), Rights::ALL).unwrap();
+        job.barrier().unwrap();
+        if job.rank() == 0 {
+            let there = &job.peer(1).unwrap().region("inbox").unwrap();
+            for round in 0..ROUNDS {
+                let region = job.register(Region::zeroed(40_000).unwrap()).unwrap();
+                let begun = &AtomicU64::new(0);
+                std::thread::scope(|scope| {
+                    let source = region.all();
+                    scope.spawn(move || {
+                        let mut under_way = VecDeque::new();
+                        let gone = loop {
+                            under_way.push_back(there.put(0, source.clone()));
+                            begun.fetch_add(1, Ordering::Relaxed);
+                            if under_way.len() > 8
+                                && let Err(error) = under_way.pop_front().map_or(Ok(()), |put| put.wait_for(PATIENCE))
+                            {
+                                break error;
+                            }
+                        };
+                        assert!(gone.to_string().contains("not registered"), "{round}: {gone}");
+                        // Some were begun before the end, none afterwards, and none is left.
+                        for put in under_way {
+                            let outcome = put.wait_for(PATIENCE);
+                            assert!(
+                                outcome.as_ref().err().is_none_or(|error| error.to_string().contains("not registered")),
+                                "{outcome:?}"
+                            );
+                        }
+                    });
+                    while begun.load(Ordering::Relaxed) < 20 {
+                        std::thread::yield_now();
+                    }
+                    region.deregister().unwrap();
+                });
+            }
+        }
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-6.1: of clones that end at once, one ends the registration, and has the name.
+#[test]
+fn of_two_clones_that_end_at_once_one_has_the_name() {
+    cluster(2, &Settings::default(), |job| {
+        let mut region = job.publish("mine", Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+        for _ in 0..200 {
+            let both = std::thread::scope(|scope| {
+                let both = [region.clone(), region].map(|clone| scope.spawn(|| clone.reregister(Rights::READ)));
+                both.map(|ended| ended.join().unwrap())
+            });
+            let [Ok(renewed), Err(error)] = (if both[0].is_ok() {
+                both
+            } else {
+                let [first, second] = both;
+                [second, first]
+            }) else {
+                panic!("one of two ends it")
+            };
+            assert!(error.to_string().contains("not registered"), "{error}");
+            region = renewed;
+            let found = job.peer(job.rank()).unwrap().region("mine").unwrap();
+            assert_eq!(found.remote_id().key, region.remote_id().key);
+        }
+        job.barrier().unwrap();
+    });
 }

@@ -84,7 +84,7 @@ impl Node {
         let setup = setup(plan, rank, life, &mut purpose(3));
         let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), now).map_err(|failure| failure.to_string())?;
         if plan.accessors > 0 && life == 0 {
-            let memory = publish(plan, rank, &mut engine, &submissions, oracle)?;
+            let memory = publish(plan, rank, &mut engine, oracle)?;
             oracle.memory.add_node(rank, memory);
         }
         engine.connect(now);
@@ -255,13 +255,7 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
 }
 
 /// Make the node's regions known under their names.
-fn publish(
-    plan: &Plan,
-    rank: Rank,
-    engine: &mut SimEngine,
-    submissions: &SegQueue<Submission>,
-    oracle: &mut Oracle,
-) -> Result<NodeMemory, String> {
+fn publish(plan: &Plan, rank: Rank, engine: &mut SimEngine, oracle: &mut Oracle) -> Result<NodeMemory, String> {
     let no_memory = |error: oikaze_os::memory::MemoryError| error.to_string();
     let fixed = Region::private(FIXED_LEN).map_err(no_memory)?;
     fixed.write(0, &oracle.memory.fixed(rank, FIXED_LEN)).map_err(|error| error.to_string())?;
@@ -286,8 +280,7 @@ fn publish(
     for (name, region, rights) in regions {
         let registered = engine.memory().insert(region.clone(), rights).map_err(no_memory)?;
         let published = Published { key: registered.key, len: region.len() as u64, rights };
-        let request = Request::Publish { name: name.to_owned(), published };
-        submissions.push(Submission { request, completion: None, keep: None });
+        engine.publish(name, published).map_err(|error| error.to_string())?;
     }
     Ok(NodeMemory { fixed, arena, words })
 }

@@ -50,6 +50,14 @@ impl Again {
         }
     }
 
+    /// Nor for these.
+    pub fn forget_all(&mut self, forgotten: &impl Fn(Token) -> bool) {
+        if !self.tried.is_empty() {
+            self.tried.retain(|&token, _| !forgotten(token));
+            self.waiting.retain(|waiting| !forgotten(waiting.message.token));
+        }
+    }
+
     fn pause(times: u32) -> Duration {
         PRESENT_PAUSE_MIN.saturating_mul(1 << times.min(16)).min(PRESENT_PAUSE_MAX)
     }

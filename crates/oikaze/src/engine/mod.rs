@@ -25,6 +25,7 @@ mod neighbours;
 pub mod operation;
 mod order;
 mod outstanding;
+mod own;
 mod peer;
 mod peers;
 mod priority;

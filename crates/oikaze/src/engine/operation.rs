@@ -165,18 +165,21 @@ impl Operations {
         true
     }
 
-    /// Token of an operation whose completion is this one, or a part of it (for cancellation; rare).
-    pub fn token_of(&self, completion: &Arc<Completion>) -> Option<Token> {
-        self.slots.iter().enumerate().find_map(|(slot, (generation, pending))| {
-            let pending = pending.as_ref()?;
-            pending.completion.is_of(completion).then_some(Token((u64::from(generation & 0x0fff_ffff) << 32) | slot as u64))
-        })
+    /// Tokens of the operations whose completion is this one, or a part of it (for cancellation; rare).
+    pub fn tokens_of(&self, completion: &Arc<Completion>) -> impl Iterator<Item = Token> {
+        self.tokens_where(|pending| pending.completion.is_of(completion))
     }
 
-    /// The operations in flight that keep this. Rare, too.
-    pub fn keeping(&self, holder: &Holder) -> impl Iterator<Item = &Arc<Completion>> {
-        let keeps = |pending: &&Pending| pending.keep.as_ref().is_some_and(|keep| Arc::ptr_eq(keep, holder));
-        self.slots.iter().filter_map(|(_, pending)| pending.as_ref()).filter(keeps).map(|pending| &pending.completion)
+    /// Those of the operations in flight that keep this. Rare, too.
+    pub fn keeping(&self, holder: &Holder) -> impl Iterator<Item = Token> {
+        self.tokens_where(|pending| pending.keep.as_ref().is_some_and(|keep| Arc::ptr_eq(keep, holder)))
+    }
+
+    fn tokens_where(&self, wanted: impl Fn(&Pending) -> bool) -> impl Iterator<Item = Token> {
+        self.slots.iter().enumerate().filter_map(move |(slot, (generation, pending))| {
+            let is_wanted = pending.as_ref().is_some_and(&wanted);
+            is_wanted.then_some(Token((u64::from(generation & 0x0fff_ffff) << 32) | slot as u64))
+        })
     }
 
     /// Settle everything, at the end of a job.

@@ -13,23 +13,17 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::MESSAGES_IN_FLIGHT;
 use oikaze_protocol::wind::Token;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What waits for operations to end.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Peers with a fence that has not been passed. Few: they are looked through.
-    fences: Vec<Fenced>,
+    /// What the fences of each peer hold back, where one has not been passed. The first of each is a fence.
+    fences: BTreeMap<Rank, VecDeque<Held>>,
     flushes: Vec<Flush>,
     /// A fence was passed, and the connection had no room for all that it had held.
     no_room: bool,
-}
-
-/// What one peer's fences hold back. The first is a fence.
-struct Fenced {
-    peer: Rank,
-    queue: VecDeque<Held>,
 }
 
 enum Held {
@@ -44,14 +38,10 @@ struct Flush {
 }
 
 impl Order {
-    fn of(&mut self, peer: Rank) -> Option<&mut Fenced> {
-        self.fences.iter_mut().find(|fenced| fenced.peer == peer)
-    }
-
-    /// Forget a request that is still held.
-    pub fn cancel(&mut self, token: Token) {
-        for fenced in &mut self.fences {
-            fenced.queue.retain(|held| !matches!(held, Held::Request(_, of) if *of == token));
+    /// Forget requests that are still held.
+    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
+        for queue in self.fences.values_mut() {
+            queue.retain(|held| !matches!(held, Held::Request(_, token) if cancelled(*token)));
         }
     }
 
@@ -67,14 +57,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Begin a request, unless a fence holds it back.
     pub(super) fn begin_or_hold(&mut self, request: Request, token: Token) {
         let Some(peer) = request.peer().filter(|_| !self.order.fences.is_empty()) else { return self.begin(request, token) };
-        match self.order.of(peer) {
+        match self.order.fences.get_mut(&peer) {
             // MEM-15.4.
-            Some(fenced) if fenced.queue.len() >= MESSAGES_IN_FLIGHT => {
+            Some(queue) if queue.len() >= MESSAGES_IN_FLIGHT => {
                 if Owner::of(token) == Owner::Operation {
                     self.operations.settle(token, Err(Failure::TooMany { peer }));
                 }
             }
-            Some(fenced) => fenced.queue.push_back(Held::Request(request, token)),
+            Some(queue) => queue.push_back(Held::Request(request, token)),
             None => self.begin(request, token),
         }
     }
@@ -82,10 +72,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// What begins from now on waits for what has begun: to this peer, or to each (MEM-15.1). Free if nothing is outstanding.
     pub(super) fn fence(&mut self, peer: Option<Rank>) {
         for (peer, epoch) in self.close_epochs(peer) {
-            match self.order.of(peer) {
-                Some(fenced) if matches!(fenced.queue.back(), Some(Held::Fence(last)) if *last == epoch) => {}
-                Some(fenced) => fenced.queue.push_back(Held::Fence(epoch)),
-                None => self.order.fences.push(Fenced { peer, queue: [Held::Fence(epoch)].into() }),
+            let queue = self.order.fences.entry(peer).or_default();
+            if !matches!(queue.back(), Some(Held::Fence(last)) if *last == epoch) {
+                queue.push_back(Held::Fence(epoch));
             }
         }
     }
@@ -113,9 +102,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut begun = false;
         let mut fences = std::mem::take(&mut self.order.fences);
         self.order.no_room = false;
-        fences.retain_mut(|fenced| {
-            begun |= self.pass(fenced);
-            !fenced.queue.is_empty()
+        fences.retain(|&peer, queue| {
+            begun |= self.pass(peer, queue);
+            !queue.is_empty()
         });
         self.order.fences = fences;
         let outstanding = &self.operations.outstanding;
@@ -133,18 +122,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Begin what one peer's fences let through by now.
-    fn pass(&mut self, fenced: &mut Fenced) -> bool {
+    fn pass(&mut self, peer: Rank, queue: &mut VecDeque<Held>) -> bool {
         let mut begun = false;
-        while let Some(held) = fenced.queue.pop_front() {
+        while let Some(held) = queue.pop_front() {
             match held {
-                Held::Fence(epoch) if self.operations.outstanding.has_ended(fenced.peer, epoch) => {}
-                Held::Request(request, token) if !self.is_full(fenced.peer) => {
+                Held::Fence(epoch) if self.operations.outstanding.has_ended(peer, epoch) => {}
+                Held::Request(request, token) if !self.is_full(peer) => {
                     self.begin(request, token);
                     begun = true;
                 }
                 held => {
                     self.order.no_room |= matches!(held, Held::Request(..));
-                    fenced.queue.push_front(held);
+                    queue.push_front(held);
                     break;
                 }
             }
@@ -157,10 +146,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
 mod tests {
     use super::super::tests::{Node, open, pair, step};
     use super::super::{Completion, Failure, Request, Value};
+    use oikaze_os::memory::fifo::{Fifo, Shape};
     use oikaze_os::memory::{Region, Registered};
-    use oikaze_protocol::rma::{AtomicOp, Rights, RmaError};
+    use oikaze_protocol::rma::{AtomicOp, Published, Rights, RmaError};
     use oikaze_protocol::time::Time;
     use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     const LEN: u64 = 1 << 20;
@@ -209,12 +200,22 @@ mod tests {
                 region.fill(0, LEN, 1).unwrap();
                 registered
             };
+            let queue = Region::shared(8192).unwrap();
+            let fifo = Fifo::format(queue.clone(), Shape::new(64, 8).unwrap()).unwrap();
+            let queue = b.engine.memory().insert(queue, Rights::PUSH).unwrap();
+            b.engine.publish("queue", Published { key: queue.key, len: 8192, rights: Rights::PUSH }).unwrap();
+            let mut pushed = HashSet::new();
             let mut epochs = vec![Vec::new()];
             let mut all: Vec<Arc<Completion>> = Vec::new();
             for at in 0..40u64 {
                 let offset = at * 20_000;
-                // Words, small puts, and puts in fragments; of those the last byte is looked at.
-                let (request, last) = match random(4) {
+                // Words, small puts, and puts in fragments; of those the last byte is looked at. Elements are told from places by where they are.
+                let (request, last) = match random(5) {
+                    4 => {
+                        let element = LEN + at;
+                        let body = Body::copy_of(&element.to_ne_bytes());
+                        (Request::Push { to: 1, key: queue.key, body, urgent: random(2) == 0 }, element)
+                    }
                     0 => (Request::Atomic { at: 1, key: there.key, offset, op: AtomicOp::add(1), fetch: random(2) == 0 }, offset),
                     which => {
                         let len = [1, 100, 20_000][which - 1];
@@ -224,6 +225,9 @@ mod tests {
                 };
                 all.push(a.ask(request));
                 epochs.last_mut().unwrap().push(last);
+                if random(4) == 0 {
+                    all.push(a.ask(Request::Lookup { at: 1, name: "queue".into() }));
+                }
                 // Read what the first after the next fence will change.
                 let into = Segment { region: here.slot, offset, len: 20_000 };
                 if random(3) == 0 {
@@ -240,7 +244,14 @@ mod tests {
                 harm(&mut b, &mut random);
                 b.turn(now);
                 harm(&mut a, &mut random);
+                let mut element = Vec::new();
+                while fifo.try_pop(&mut element).unwrap() {
+                    pushed.insert(u64::from_ne_bytes(element.drain(..).as_slice().try_into().unwrap()));
+                }
                 let there = |last: &u64| {
+                    if *last >= LEN {
+                        return pushed.contains(last);
+                    }
                     let mut byte = [0];
                     target.read(*last, &mut byte).unwrap();
                     byte[0] != 0

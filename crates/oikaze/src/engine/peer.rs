@@ -49,11 +49,11 @@ impl Peer {
         self.neighbour.as_ref().map_or_else(|| self.connection.is_full(), |neighbour| neighbour.is_full())
     }
 
-    /// Forget the source of the messages with this token.
-    pub fn cancel(&mut self, token: Token) {
+    /// Forget the sources of the messages with such tokens.
+    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         match &mut self.neighbour {
-            Some(neighbour) => neighbour.cancel(token),
-            None => self.connection.cancel(token),
+            Some(neighbour) => neighbour.cancel(cancelled),
+            None => self.connection.cancel_all(cancelled),
         }
     }
 

@@ -5,7 +5,7 @@ use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Published, Signal};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
 use std::any::Any;
 use std::ops::Range;
@@ -136,13 +136,6 @@ pub enum Request {
         /// Which.
         key: u64,
     },
-    /// Make a region known to peers under a name.
-    Publish {
-        /// Its name.
-        name: String,
-        /// Its key, length and rights.
-        published: Published,
-    },
     /// Take a published name back.
     Withdraw {
         /// Its name.
@@ -232,8 +225,27 @@ impl Request {
             | Request::Atomic { at: peer, .. }
             | Request::Accumulate { to: peer, .. }
             | Request::Push { to: peer, .. }
+            | Request::Lookup { at: peer, .. }
             | Request::Send { to: peer, .. } => Some(*peer),
-            _ => None,
+            // What takes effect here and at once, and what concerns all nodes.
+            Request::Map { .. }
+            | Request::Withdraw { .. }
+            | Request::Remove { .. }
+            | Request::Cancel { .. }
+            | Request::Fence { .. }
+            | Request::Flush { .. }
+            | Request::Tell { .. }
+            | Request::Consumed { .. }
+            | Request::Declare(_)
+            | Request::CannotDeclare(..)
+            | Request::Touch { .. }
+            | Request::Fault { .. }
+            | Request::Barrier
+            | Request::Reduce(_)
+            | Request::Leave
+            | Request::Lock(_)
+            | Request::Unlock(_)
+            | Request::Close => None,
         }
     }
 }

@@ -37,10 +37,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return;
         }
         match request {
-            Request::Publish { name, published } => {
-                let outcome = self.rma.publish(&name, published).map(|()| Value::Done).map_err(Failure::from);
-                self.settle_now(completion, outcome);
-            }
             Request::Withdraw { name } => {
                 self.rma.withdraw(&name);
                 self.settle_now(completion, Ok(Value::Done));
@@ -72,6 +68,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.settle_now(completion, Ok(Value::Done));
             }
             request => {
+                if let Some(over) = self.is_over(&request) {
+                    return self.settle_now(completion, Err(over.into()));
+                }
                 let token = match completion {
                     Some(completion) => {
                         let peer = request.peer().filter(|&peer| peer < self.nodes);
@@ -93,13 +92,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Requests that settle later, by an event.
     pub(super) fn begin(&mut self, request: Request, token: Token) {
-        let Self { rma, coherence, pages, memory, .. } = self;
+        if let Some(lost) = self.is_lost(&request) {
+            self.operations.settle(token, Err(lost.into()));
+            return;
+        }
+        let Self { rma, coherence, pages, .. } = self;
         let (to, message) = match request {
             Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
-            Request::Get { into, from, .. } if !memory.is_usable(into.region, into.offset, into.len) => {
-                let gone = memory.region(into.region).is_none();
-                (from, Err(if gone { RmaError::DestinationGone } else { RmaError::Absent }))
-            }
             Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
             Request::PutBlock { to, key, block, body, signal } => (to, rma.put_block(key, *block, body, signal, token)),
             Request::GetBlock { from, key, block, into } => (from, rma.get_block(from, key, *block, into, token)),
@@ -124,8 +123,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::Leave => return coherence.leave(token, pages),
             Request::Lock(lock) => return coherence.lock(lock, token, pages),
             Request::Unlock(lock) => return coherence.unlock(lock, token, pages),
-            Request::Publish { .. }
-            | Request::Withdraw { .. }
+            Request::Withdraw { .. }
             | Request::Remove { .. }
             | Request::Cancel { .. }
             | Request::Tell { .. }
@@ -182,15 +180,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     other => Failure::Machine(other.to_string()),
                 },
             );
-        }
-    }
-
-    /// Is what the body names still registered?
-    fn is_readable(&self, body: &Body) -> bool {
-        match body {
-            Body::Segment(segment) => self.memory.is_usable(segment.region, segment.offset, segment.len),
-            Body::Rows(rows) => self.memory.is_usable(rows.region, rows.block.offset, rows.block.hull().unwrap_or(u64::MAX)),
-            Body::Empty | Body::Short(_) | Body::Inline(_) => true,
         }
     }
 

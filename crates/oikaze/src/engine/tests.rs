@@ -5,7 +5,7 @@ use oikaze_os::link::{Arrival, Foreseen, LocalAddress, Outgoing, Scattered, Sink
 use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::PageSet;
 use oikaze_protocol::limits::{ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT};
-use oikaze_protocol::rma::{Published, Rights};
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Body, Lane, Segment};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -235,9 +235,7 @@ fn answers_and_barriers_go_out_when_there_is_room_again() {
 #[test]
 fn whatever_somebody_may_wait_for_counts_as_settled() {
     let mut node = Node::new(0, 2, Wire::default());
-    let published = Published { key: 1, len: 8, rights: Rights::READ };
     for request in [
-        Request::Publish { name: "here".into(), published },
         Request::Get { from: 9, key: 1, offset: 0, into: Segment { region: 0, offset: 0, len: 8 } },
         Request::Lookup { at: 1, name: String::new() },
     ] {

@@ -23,8 +23,8 @@ impl ToSelf {
         !self.queue.is_empty()
     }
 
-    pub fn forget(&mut self, token: Token) {
-        self.queue.retain(|message| message.token != token);
+    pub fn forget(&mut self, forgotten: &impl Fn(Token) -> bool) {
+        self.queue.retain(|message| !forgotten(message.token));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Inner, LocalRegion};
 use crate::engine::Failure;
+use crate::node::RealEngine;
 use crate::{Error, RegionId, Result};
 use oikaze_os::memory::{Holder, MemoryError, Region};
 use oikaze_protocol::rma::{Published, Rights};
@@ -62,9 +63,10 @@ impl LocalRegion {
     /// The name stands for what the region is now (MEM-6.5).
     fn tell_peers(&self) {
         let Inner { node, region, registered, name, .. } = &*self.inner;
-        let name = name.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(name) = name.as_deref() else { return };
         node.with_engine(|engine| {
+            // In the engine, as whoever takes the name away: it is this region's until then.
+            let name = name.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(name) = name.as_deref() else { return };
             let rights = engine.memory().rights(registered.slot).unwrap_or(Rights::NONE);
             engine.republish(name, Published { key: registered.key, len: region.len() as u64, rights });
         });
@@ -79,7 +81,10 @@ impl LocalRegion {
     pub fn deregister(self) -> Result<Region> {
         self.retire()?;
         let Inner { node, region, registered, .. } = &*self.inner;
-        node.change_engine(|engine| engine.remove_region(registered.slot));
+        node.change_engine(|engine| {
+            self.cut_off(engine);
+            engine.remove_region(registered.slot)
+        });
         Ok(region.clone())
     }
 
@@ -92,6 +97,7 @@ impl LocalRegion {
         let name = self.retire()?;
         let Inner { node, region, registered, limit, .. } = &*self.inner;
         let renewed = node.change_engine(|engine| {
+            self.cut_off(engine);
             let registered = engine.renew_region(registered.slot, rights)?;
             let published = Published { key: registered.key, len: region.len() as u64, rights };
             let outcome = name.as_deref().map_or(Ok(()), |name| engine.publish(name, published));
@@ -113,17 +119,18 @@ impl LocalRegion {
     /// The end of the registration but for its entry; the name it had.
     fn retire(&self) -> Result<Option<String>> {
         let Inner { node, registered, .. } = &*self.inner;
-        // Peers: their key means nothing any more, answers to them are withdrawn.
-        let name = self.inner.take_name();
-        let open = node.change_engine(|engine| {
+        // Peers: their key means nothing any more, answers to them are withdrawn. What this node asks for with it from here on is refused.
+        let name = node.change_engine(|engine| {
+            if !engine.close_region(registered.slot) {
+                return Err(MemoryError::NotRegistered);
+            }
+            // Of two clones that end at once, one ends the registration and has the name.
+            let name = self.inner.take_name();
             if let Some(name) = &name {
                 engine.unpublish(name);
             }
-            engine.close_region(registered.slot)
-        });
-        if !open {
-            return Err(MemoryError::NotRegistered.into());
-        }
+            Ok(name)
+        })?;
         self.inner.direct.end();
         self.wait_for_own_operations();
         self.wait_for_others();
@@ -137,8 +144,14 @@ impl LocalRegion {
         // Who else counts the region may be a clone; looking through the operations in flight takes longer.
         let unused = || Arc::strong_count(&self.inner) == 2 || !node.with_engine(|engine| engine.is_kept(&holder));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        if node.wait(deadline, || unused().then_some(())).is_none() {
-            node.change_engine(|engine| engine.cancel_keeping(&holder));
+        let _: Option<()> = node.wait(deadline, || unused().then_some(()));
+    }
+
+    /// What has not ended in time is cancelled, in the same entry as that which ends the registration: nothing gets in between.
+    fn cut_off(&self, engine: &mut RealEngine) {
+        if Arc::strong_count(&self.inner) > 1 {
+            let holder: Holder = self.inner.clone();
+            engine.cancel_keeping(&holder);
         }
     }
 

@@ -29,6 +29,15 @@ impl Destination {
         self.len() == 0
     }
 
+    /// Where it is: the region, and the first byte and the length of what it reaches there (`None`: further than any memory).
+    #[must_use]
+    pub fn place(&self) -> (u32, Option<(u64, u64)>) {
+        match self {
+            Destination::Range(segment) => (segment.region, Some((segment.offset, segment.len))),
+            Destination::Rows(rows) => (rows.region, rows.block.hull().map(|hull| (rows.block.offset, hull))),
+        }
+    }
+
     /// Is all of it inside a live region?
     pub(super) fn is_there(&self, memory: &impl Memory) -> bool {
         match self {

@@ -210,8 +210,13 @@ impl Connection {
     /// Forget the source of the messages with this token: it is never gathered again. No event follows for it. The peer learns
     /// that their numbers are done; whether it had them already is not known.
     pub fn cancel(&mut self, token: Token) {
-        if token != Token::NONE && self.phase == Phase::Open {
-            self.outbox.cancel(token);
+        self.cancel_all(|other| other == token);
+    }
+
+    /// As [`cancel`](Self::cancel), of all messages with such tokens at once.
+    pub fn cancel_all(&mut self, cancelled: impl Fn(Token) -> bool) {
+        if self.phase == Phase::Open {
+            self.outbox.cancel(cancelled);
             self.outbox.advance(&mut self.events);
         }
     }

@@ -363,11 +363,11 @@ impl Outbox {
         }
     }
 
-    /// Never read the sources of the messages with this token again.
-    pub fn cancel(&mut self, token: Token) {
+    /// Never read the sources of the messages with these tokens again.
+    pub fn cancel(&mut self, cancelled: impl Fn(Token) -> bool) {
         for at in 0..self.messages.len() {
             let Some(message) = self.messages.get_mut(at) else { break };
-            if message.token != token {
+            if message.token == Token::NONE || !cancelled(message.token) {
                 continue;
             }
             message.token = Token::NONE;

@@ -97,11 +97,9 @@ impl Neighbour {
     }
 
     /// The source of these messages is never read again; nobody hears what became of them.
-    pub fn cancel(&mut self, token: Token) {
-        if token != Token::NONE {
-            self.outgoing.cancel(token, &mut self.pair.outward);
-            self.stirred = true;
-        }
+    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
+        self.outgoing.cancel(cancelled, &mut self.pair.outward);
+        self.stirred = true;
     }
 
     /// The user has read so much: the neighbour may send as much again.

@@ -301,14 +301,16 @@ impl Outgoing {
         self.lost.pop_front()
     }
 
-    pub fn cancel(&mut self, token: Token, writer: &mut Writer) {
-        self.passing.retain(|waiting| waiting.message.token != token);
-        self.lined.retain(|waiting| waiting.message.token != token);
+    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool, writer: &mut Writer) {
+        let waits = |waiting: &Waiting| waiting.message.token == Token::NONE || !cancelled(waiting.message.token);
+        self.passing.retain(waits);
+        self.lined.retain(waits);
         self.unsettled
             .iter_mut()
-            .filter(|unsettled| unsettled.token == token)
+            .filter(|unsettled| cancelled(unsettled.token))
             .for_each(|unsettled| unsettled.token = Token::NONE);
-        if let Some(under_way) = self.under_way.as_mut().filter(|under_way| under_way.token == token) {
+        let is_cancelled = |token| token != Token::NONE && cancelled(token);
+        if let Some(under_way) = self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token)) {
             under_way.give_up();
             if writer.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok() {
                 self.credit.outstanding = self.credit.outstanding.saturating_sub(under_way.charge);

@@ -12,6 +12,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::{Published, Refusals, Refused, Rights, RmaError};
 use oikaze_protocol::wind::Token;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -105,9 +106,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Answers from a region that will not be finished: neither their messages nor their datagrams are sent any more.
     fn withdraw(&mut self, slot: u32, ended: &[(Rank, Token)]) {
         for &(to, token) in ended {
-            self.to_self.forget(token);
+            self.to_self.forget(&|other| other == token);
             if let Some(peer) = self.peers.touch(to) {
-                peer.cancel(token);
+                peer.cancel(&|other| other == token);
             }
         }
         if !ended.is_empty() {
@@ -126,10 +127,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Cut every operation in flight that keeps this off from its memory; each ends as cancelled.
     pub fn cancel_keeping(&mut self, holder: &Holder) {
-        let completions: Vec<Arc<Completion>> = self.operations.keeping(holder).map(Arc::clone).collect();
-        for completion in completions {
-            self.cancel(&completion);
-        }
+        self.end_keeping(holder, &Failure::Cancelled);
+    }
+
+    fn end_keeping(&mut self, holder: &Holder, failure: &Failure) {
+        self.settle_events();
+        let tokens: Vec<Token> = self.operations.keeping(holder).collect();
+        self.end_operations(&tokens, failure);
     }
 
     /// What was to be sent from a file that does not have it any more ends, whatever of it has gone (MEM-1.12).
@@ -138,33 +142,35 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let ended = self.rma.source_lost(slot);
         self.withdraw(slot, &ended);
         let Some(holder) = self.memory.holder(slot) else { return };
-        let completions: Vec<Arc<Completion>> = self.operations.keeping(&holder).map(Arc::clone).collect();
-        for completion in completions {
-            self.end_operation(&completion, Failure::Remote(RmaError::Absent));
-        }
+        self.end_keeping(&holder, &Failure::Remote(RmaError::Absent));
     }
 
     pub(super) fn cancel(&mut self, completion: &Arc<Completion>) {
-        self.end_operation(completion, Failure::Cancelled);
-    }
-
-    fn end_operation(&mut self, completion: &Arc<Completion>, failure: Failure) {
         // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
         self.settle_events();
         // Of a list, all parts.
-        while let Some(token) = self.operations.token_of(completion) {
-            self.end_one(token, failure.clone());
-        }
+        let tokens: Vec<Token> = self.operations.tokens_of(completion).collect();
+        self.end_operations(&tokens, &Failure::Cancelled);
     }
 
-    fn end_one(&mut self, token: Token, failure: Failure) {
-        self.peers.touch_all().for_each(|peer| peer.cancel(token));
-        self.to_self.forget(token);
-        self.order.cancel(token);
-        self.again.forget(token);
-        self.rma.cancel(token);
-        self.coherence.cancel(token, &mut self.pages);
+    /// Nothing of these operations is read, sent or placed any more. However many they are, what waits is looked through once.
+    fn end_operations(&mut self, tokens: &[Token], failure: &Failure) {
+        if tokens.is_empty() {
+            return;
+        }
+        let ended: HashSet<Token> = tokens.iter().copied().collect();
+        let is_ended = |token: Token| ended.contains(&token);
+        self.peers.touch_all().for_each(|peer| peer.cancel(&is_ended));
+        self.to_self.forget(&is_ended);
+        self.order.cancel(&is_ended);
+        self.again.forget_all(&is_ended);
         self.egress.both_mut().into_iter().for_each(Batch::discard);
-        self.operations.settle(token, Err(failure));
+        for &token in tokens {
+            self.rma.cancel(token);
+            self.coherence.cancel(token, &mut self.pages);
+            self.operations.settle(token, Err(failure.clone()));
+        }
+        // Peers are told of what was withdrawn, and what fences held back may begin.
+        self.more = true;
     }
 }

@@ -1,11 +1,12 @@
 //! Regions that end or change in the middle of what is done with them.
 
 use super::super::tests::{Node, open, pair, step};
-use super::super::{Completion, Failure, Request, Value};
-use oikaze_os::memory::{Region, Registered};
-use oikaze_protocol::rma::{Rights, RmaError};
+use super::super::{Completion, Failure, Request, Value, tracked};
+use oikaze_os::memory::{Holder, Region, Registered};
+use oikaze_protocol::block::Block;
+use oikaze_protocol::rma::{Accumulation, Combine, Destination, Element, Rights, RmaError};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Refusal, Segment};
+use oikaze_protocol::wind::{Body, Class, Refusal, Rows, Segment};
 use std::sync::Arc;
 
 const LEN: u64 = 1_000_000;
@@ -29,6 +30,13 @@ fn bytes(region: &Region) -> Vec<u8> {
 fn put(node: &Node, from: Registered, to: Registered) -> Arc<Completion> {
     let body = Body::Segment(Segment { region: from.slot, offset: 0, len: LEN });
     node.ask(Request::Put { to: 1, key: to.key, offset: 0, body, signal: None })
+}
+
+fn put_keeping(node: &mut Node, from: Registered, to: Registered, keep: Option<&Holder>) -> Arc<Completion> {
+    let body = Body::Segment(Segment { region: from.slot, offset: 0, len: LEN });
+    let (submission, completion) = tracked(Request::Put { to: 1, key: to.key, offset: 0, body, signal: None }, keep.cloned());
+    node.engine.submit(submission, Time(0));
+    completion
 }
 
 fn get(node: &Node, from: Registered, into: Registered) -> Arc<Completion> {
@@ -222,4 +230,83 @@ fn operations_with_regions_that_are_gone_fail_at_once() {
     a.turn(now);
     assert_eq!(put.outcome(), Some(Err(Failure::Remote(RmaError::SourceGone))));
     assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
+}
+
+/// MEM-1.5, MEM-1.8: what is asked for with a region that is being deregistered is refused when it is asked for; what was asked for before goes
+/// on, also if a fence holds it back.
+#[test]
+fn nothing_is_begun_with_a_region_that_ends() {
+    let (mut a, mut b, mut now) = pair();
+    let ((_, mine), (_, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+    let before = put(&a, mine, there);
+    let _ = a.ask(Request::Fence { peer: Some(1) });
+    let held = [put(&a, mine, there), get(&a, there, mine)];
+    a.turn(now);
+    assert!(!held[0].is_done() && a.engine.close_region(mine.slot));
+    let block = Block::new(0, 100).rows(10, 200);
+    let rows = || Rows { region: mine.slot, block };
+    let segment = Segment { region: mine.slot, offset: 0, len: 4096 };
+    let key = there.key;
+    let how = Accumulation { element: Element::F64, combine: Combine::Sum };
+    let sources = [
+        Request::Put { to: 1, key, offset: 0, body: Body::Segment(segment), signal: None },
+        Request::PutBlock { to: 1, key, block: Box::new(block), body: Body::Rows(rows().into()), signal: None },
+        Request::Accumulate { to: 1, key, offset: 0, how, body: Body::Segment(segment) },
+        Request::Send { to: 1, class: Class::Ordered, tag: 0, body: Body::Segment(segment) },
+    ];
+    let destinations = [
+        Request::Get { from: 1, key, offset: 0, into: segment },
+        Request::GetBlock { from: 1, key, block: Box::new(block), into: Destination::Rows(rows().into()) },
+    ];
+    let sources = sources.map(|request| a.ask(request));
+    let destinations = destinations.map(|request| a.ask(request));
+    a.engine.turn(now);
+    assert!(sources.iter().all(|put| put.outcome() == Some(Err(Failure::Remote(RmaError::SourceGone)))));
+    assert!(destinations.iter().all(|get| get.outcome() == Some(Err(Failure::Remote(RmaError::DestinationGone)))));
+    run(&mut a, &mut b, &mut now, |_| held.iter().all(|operation| operation.is_done()));
+    assert!(held.iter().chain([&before]).all(|operation| operation.outcome() == Some(Ok(Value::Done))));
+}
+
+/// MEM-1.5: rows that cannot be written are found before anything is asked for, as a range is.
+#[test]
+fn a_get_of_a_block_into_what_is_gone_asks_for_nothing() {
+    let (mut a, mut b, now) = pair();
+    let ((_, mine), (_, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+    let first = put(&a, mine, there);
+    let _ = a.ask(Request::Fence { peer: Some(1) });
+    let block = Block::new(0, 100).rows(10, 200);
+    let rows = Rows { region: mine.slot, block };
+    let into = Destination::Rows(rows.into());
+    let get = a.ask(Request::GetBlock { from: 1, key: there.key, block: Box::new(block), into });
+    a.turn(now);
+    // Without being closed first: only what begins now can know.
+    a.engine.remove_region(mine.slot);
+    a.engine.cancel(&first);
+    a.turn(now);
+    assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
+}
+
+/// MEM-1.8: everything that keeps a region is cut off at once: what is under way, what waits for the network, what a fence holds back, what goes to
+/// ourselves; and nothing else.
+#[test]
+fn what_keeps_a_region_ends_together() {
+    let (mut a, mut b, mut now) = pair();
+    let ((_, mine), (_, other), (target, there)) = (region(&mut a, MINE), region(&mut a, MINE), region(&mut b, THEIRS));
+    let holder: Holder = Arc::new(());
+    let mut kept: Vec<_> = (0..300).map(|_| put_keeping(&mut a, mine, there, Some(&holder))).collect();
+    let spared = put_keeping(&mut a, other, there, None);
+    let _ = a.ask(Request::Fence { peer: Some(1) });
+    a.turn(now);
+    kept.extend((0..300).map(|_| put_keeping(&mut a, mine, there, Some(&holder))));
+    let held = put_keeping(&mut a, other, there, None);
+    assert!(a.engine.is_kept(&holder));
+    a.engine.cancel_keeping(&holder);
+    a.engine.remove_region(mine.slot);
+    assert!(!a.engine.is_kept(&holder) && a.engine.has_more(), "a turn is due");
+    assert!(kept.iter().all(|put| matches!(put.outcome(), Some(Err(Failure::Cancelled) | Ok(_)))));
+    assert!(kept.iter().filter(|put| put.outcome() == Some(Err(Failure::Cancelled))).count() > 500);
+    assert_eq!((a.engine.in_flight(), Arc::strong_count(&holder)), (2, 1));
+    run(&mut a, &mut b, &mut now, |_| held.is_done());
+    assert_eq!((spared.outcome(), held.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
+    assert!(bytes(&target).iter().all(|byte| *byte == MINE));
 }

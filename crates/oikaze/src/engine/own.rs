@@ -1,0 +1,47 @@
+//! Memory of this node that requests name, as source or destination: is it still there? (MEM-1.5, MEM-1.8)
+
+use super::Engine;
+use super::submission::Request;
+use oikaze_os::link::Link;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::rma::RmaError;
+use oikaze_protocol::wind::Body;
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// What is asked for now may not use a region that is being deregistered: its end would not wait for it, or never come. (What was
+    /// asked for before may, also if a fence has held it back since.)
+    pub(super) fn is_over(&self, request: &Request) -> Option<RmaError> {
+        let (region, error) = match request {
+            Request::Put { body, .. }
+            | Request::PutBlock { body, .. }
+            | Request::Accumulate { body, .. }
+            | Request::Push { body, .. }
+            | Request::Send { body, .. } => (body.region()?, RmaError::SourceGone),
+            Request::Get { into, .. } => (into.region, RmaError::DestinationGone),
+            Request::GetBlock { into, .. } => (into.place().0, RmaError::DestinationGone),
+            _ => return None,
+        };
+        self.memory.is_closed(region).then_some(error)
+    }
+
+    /// The destination of a get that begins cannot be written.
+    pub(super) fn is_lost(&self, request: &Request) -> Option<RmaError> {
+        let (region, range) = match request {
+            Request::Get { into, .. } => (into.region, Some((into.offset, into.len))),
+            Request::GetBlock { into, .. } => into.place(),
+            _ => return None,
+        };
+        let usable = range.is_some_and(|(offset, len)| self.memory.is_usable(region, offset, len));
+        let error = if self.memory.region(region).is_none() { RmaError::DestinationGone } else { RmaError::Absent };
+        (!usable).then_some(error)
+    }
+
+    /// Is what the body names still registered?
+    pub(super) fn is_readable(&self, body: &Body) -> bool {
+        match body {
+            Body::Segment(segment) => self.memory.is_usable(segment.region, segment.offset, segment.len),
+            Body::Rows(rows) => self.memory.is_usable(rows.region, rows.block.offset, rows.block.hull().unwrap_or(u64::MAX)),
+            Body::Empty | Body::Short(_) | Body::Inline(_) => true,
+        }
+    }
+}
