@@ -38,10 +38,43 @@ macro_rules! outcome {
 }
 outcome!(u32, i32, u64, i64);
 
+/// Which kind of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    GetBlock,
+    GetList,
+    Put,
+    PutBlock,
+    PutList,
+    Accumulate,
+    Push,
+    Message,
+    /// What is done to a word.
+    Word(&'static str),
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verb::Get => "get",
+            Verb::GetBlock => "get of a block",
+            Verb::GetList => "get of a list",
+            Verb::Put => "put",
+            Verb::PutBlock => "put of a block",
+            Verb::PutList => "put of a list",
+            Verb::Accumulate => "accumulate",
+            Verb::Push => "push",
+            Verb::Message => "message",
+            Verb::Word(change) => change,
+        })
+    }
+}
+
 /// What an operation is, in words; put together only when somebody wants to read it.
 #[derive(Clone, Debug)]
 pub(crate) struct What {
-    pub verb: &'static str,
+    pub verb: Verb,
     pub len: u64,
     pub peer: Rank,
     /// Region and offset, for one-sided operations.
@@ -52,10 +85,10 @@ impl What {
     /// What may have become of it at a node that died before it confirmed (MEM-5.3, MEM-12.5).
     pub(crate) fn fate(&self) -> Option<&'static str> {
         match self.verb {
-            "get" | "get of a block" | "get of a list" => None,
-            "put" | "put of a block" | "put of a list" => Some("of which any part may be there"),
-            "accumulate" => Some("of which some elements may have been combined, each once at most"),
-            _ => Some("which may have taken place there or not"),
+            Verb::Get | Verb::GetBlock | Verb::GetList => None,
+            Verb::Put | Verb::PutBlock | Verb::PutList => Some("of which any part may be there"),
+            Verb::Accumulate => Some("of which some elements may have been combined, each once at most"),
+            Verb::Push | Verb::Message | Verb::Word(_) => Some("which may have taken place there or not"),
         }
     }
 }

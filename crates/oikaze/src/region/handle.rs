@@ -2,7 +2,7 @@
 
 use super::LocalRegion;
 use crate::engine::Request;
-use crate::operation::{Operation, What};
+use crate::operation::{Operation, Verb, What};
 use crate::{Error, Job, RegionId, RemoteRegion, Result};
 use oikaze_os::memory::{Holder, MemoryError};
 use oikaze_protocol::Rank;
@@ -99,7 +99,7 @@ impl Job {
         destination_offset: u64,
         len: u64,
     ) -> Result<Operation<()>> {
-        let what = self.by_number("put", destination, destination_offset, len);
+        let what = self.by_number(Verb::Put, destination, destination_offset, len);
         let (segment, keep) = self.resolve(&what, source, source_offset, len)?;
         let RemoteId { key, node, .. } = destination;
         let request = Request::Put { to: node, key, offset: destination_offset, body: Body::Segment(segment), signal: None };
@@ -118,13 +118,13 @@ impl Job {
         destination_offset: u64,
         len: u64,
     ) -> Result<Operation<()>> {
-        let what = self.by_number("get", source, source_offset, len);
+        let what = self.by_number(Verb::Get, source, source_offset, len);
         let (into, keep) = self.resolve(&what, destination, destination_offset, len)?;
         let request = Request::Get { from: source.node, key: source.key, offset: source_offset, into };
         Ok(self.peer(source.node)?.begin(request, keep, what))
     }
 
-    fn by_number(&self, verb: &'static str, there: RemoteId, offset: u64, len: u64) -> What {
+    fn by_number(&self, verb: Verb, there: RemoteId, offset: u64, len: u64) -> What {
         What { verb, len, peer: there.node, at: Some((Arc::clone(&NAMELESS), offset)) }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{COPY_MAX, RemoteRegion};
 use crate::engine::{Keep, Request};
-use crate::operation::Operation;
+use crate::operation::{Operation, Verb};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
@@ -27,7 +27,7 @@ impl RemoteRegion {
         let (width, len) = (size_of::<T>() as u64, segment.len);
         if !len.is_multiple_of(width) {
             return Err(Error::invalid(
-                self.what("accumulate", offset, len).to_string(),
+                self.what(Verb::Accumulate, offset, len).to_string(),
                 format!("{len} bytes are not a whole number of elements of {width} bytes; take a slice that is"),
             ));
         }
@@ -44,7 +44,7 @@ impl RemoteRegion {
         let len = size_of_val(numbers);
         if len > COPY_MAX {
             return Err(Error::invalid(
-                self.what("accumulate", offset, len as u64).to_string(),
+                self.what(Verb::Accumulate, offset, len as u64).to_string(),
                 format!("accumulate_copy takes up to {COPY_MAX} bytes; use a registered region (accumulate) or a scope for more"),
             ));
         }
@@ -65,6 +65,6 @@ impl RemoteRegion {
     fn accumulate_body(&self, offset: u64, how: Accumulation, body: Body, keep: Keep) -> Operation<()> {
         let len = body.len();
         let request = Request::Accumulate { to: self.peer.rank, key: self.published.key, offset, how, body };
-        self.peer.begin(request, keep, self.what("accumulate", offset, len))
+        self.peer.begin(request, keep, self.what(Verb::Accumulate, offset, len))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{RemoteRegion, RemoteSignal};
 use crate::engine::Request;
-use crate::operation::Operation;
+use crate::operation::{Operation, Verb};
 use crate::region::RegionSlice;
 use crate::{Block, Error, Result};
 use oikaze_protocol::rma::{Destination, Signal};
@@ -43,7 +43,7 @@ impl RemoteRegion {
         if there.is_empty() && here.is_empty() {
             return Ok(self.put_body(there.offset, Body::Empty, signal, None));
         }
-        let wrong = |why| self.cannot("put", there, why);
+        let wrong = |why| self.cannot(Verb::Put, there, why);
         let rows = from.rows(here)?;
         let len = here.check_source().map_err(wrong)?;
         if there.check_destination().map_err(wrong)? != len {
@@ -58,7 +58,7 @@ impl RemoteRegion {
             Some(_) => Request::Put { to, key, offset: there.offset, body, signal },
             None => Request::PutBlock { to, key, block: Box::new(there), body, signal },
         };
-        Ok(self.peer.begin(request, Some(from.keep()), self.what("put of a block", there.offset, len)))
+        Ok(self.peer.begin(request, Some(from.keep()), self.what(Verb::PutBlock, there.offset, len)))
     }
 
     /// Read the rows `there` of this region into the rows `here` of a counted slice, in one operation; as
@@ -73,19 +73,19 @@ impl RemoteRegion {
         if there.is_empty() && here.is_empty() {
             let into = Segment { region: rows.region, offset: rows.block.offset, len: 0 };
             let request = Request::Get { from, key, offset: there.offset, into };
-            return Ok(self.peer.begin(request, None, self.what("get", there.offset, 0)));
+            return Ok(self.peer.begin(request, None, self.what(Verb::Get, there.offset, 0)));
         }
-        let wrong = |why| self.cannot("get", there, why);
+        let wrong = |why| self.cannot(Verb::Get, there, why);
         let len = here.check_destination().map_err(wrong)?;
         if there.check_source().map_err(wrong)? != len {
             return Err(wrong(crate::BadBlock::Lengths { there, here: len }));
         }
         let destination = destination(rows);
         let request = Request::GetBlock { from, key, block: Box::new(there), into: destination };
-        Ok(self.peer.begin(request, Some(into.keep()), self.what("get of a block", there.offset, len)))
+        Ok(self.peer.begin(request, Some(into.keep()), self.what(Verb::GetBlock, there.offset, len)))
     }
 
-    fn cannot(&self, verb: &'static str, there: Block, why: crate::BadBlock) -> Error {
+    fn cannot(&self, verb: Verb, there: Block, why: crate::BadBlock) -> Error {
         let len = there.len().unwrap_or(u64::MAX);
         Error::invalid(self.what(verb, there.offset, len).to_string(), why.to_string())
     }

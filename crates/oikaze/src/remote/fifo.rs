@@ -2,7 +2,7 @@
 
 use super::Peer;
 use crate::engine::Request;
-use crate::operation::{Operation, What};
+use crate::operation::{Operation, Verb, What};
 use crate::{Error, Result, Rights};
 use oikaze_protocol::limits::{PUSH_PAUSE_MAX, PUSH_PAUSE_MIN};
 use oikaze_protocol::rma::Published;
@@ -89,7 +89,7 @@ impl RemoteFifo {
 
     fn begin(&self, element: &[u8], urgent: bool) -> Operation<()> {
         let (to, key, body) = (self.peer.rank, self.published.key, Body::copy_of(element));
-        let what = What { verb: "push", len: element.len() as u64, peer: to, at: Some((Arc::clone(&self.name), 0)) };
+        let what = What { verb: Verb::Push, len: element.len() as u64, peer: to, at: Some((Arc::clone(&self.name), 0)) };
         self.peer.begin(Request::Push { to, key, body, urgent }, None, what)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::RemoteRegion;
 use crate::engine::{Completion, Joined, Request};
-use crate::operation::Operation;
+use crate::operation::{Operation, Verb};
 use crate::region::RegionSlice;
 use oikaze_protocol::wind::Body;
 
@@ -11,7 +11,7 @@ impl RemoteRegion {
     /// They leave together ([`crate::Job::batch`]), and nothing orders one against another.
     pub fn put_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (to, key) = (self.peer.rank, self.published.key);
-        self.list("put of a list", list, |offset, from| Request::Put {
+        self.list(Verb::PutList, list, |offset, from| Request::Put {
             to,
             key,
             offset,
@@ -23,15 +23,10 @@ impl RemoteRegion {
     /// Read each slice from its offset; as [`RemoteRegion::put_list`], the other way.
     pub fn get_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (from, key) = (self.peer.rank, self.published.key);
-        self.list("get of a list", list, |offset, into| Request::Get { from, key, offset, into: into.segment() })
+        self.list(Verb::GetList, list, |offset, into| Request::Get { from, key, offset, into: into.segment() })
     }
 
-    fn list(
-        &self,
-        verb: &'static str,
-        list: &[(u64, RegionSlice)],
-        request: impl Fn(u64, &RegionSlice) -> Request,
-    ) -> Operation<()> {
+    fn list(&self, verb: Verb, list: &[(u64, RegionSlice)], request: impl Fn(u64, &RegionSlice) -> Request) -> Operation<()> {
         let node = &self.peer.node;
         let whole = Completion::new();
         let joined = Joined::new(list.len(), &whole);

@@ -19,7 +19,7 @@ pub use words::RemoteWord;
 use crate::engine::{Keep, Request, Value};
 use crate::node::Node;
 use crate::observe::page::PeerPage;
-use crate::operation::{Operation, What};
+use crate::operation::{Operation, Verb, What};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_protocol::Rank;
@@ -101,14 +101,14 @@ impl Peer {
     /// As [`Operation::wait`] does, later.
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         let request = Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) };
-        self.begin(request, None, What { verb: "message", len: bytes.len() as u64, peer: self.rank, at: None })
+        self.begin(request, None, What { verb: Verb::Message, len: bytes.len() as u64, peer: self.rank, at: None })
     }
 
     /// As [`Peer::send`], of a counted slice, which is not copied.
     pub fn send_from(&self, class: Class, tag: u64, from: RegionSlice) -> Operation<()> {
         let segment = from.segment();
         let request = Request::Send { to: self.rank, class, tag, body: Body::Segment(segment) };
-        self.begin(request, Some(from.keep()), What { verb: "message", len: segment.len, peer: self.rank, at: None })
+        self.begin(request, Some(from.keep()), What { verb: Verb::Message, len: segment.len, peer: self.rank, at: None })
     }
 
     /// Operations and messages to this peer begun after the fence take place there after those begun before it. Returns at once: later

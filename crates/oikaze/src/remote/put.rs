@@ -2,7 +2,7 @@
 
 use super::RemoteRegion;
 use crate::engine::{Keep, Request};
-use crate::operation::Operation;
+use crate::operation::{Operation, Verb};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_protocol::rma::Signal;
@@ -27,7 +27,7 @@ impl RemoteRegion {
     pub fn put_copy(&self, offset: u64, bytes: &[u8]) -> Result<Operation<()>> {
         if bytes.len() > COPY_MAX {
             return Err(Error::invalid(
-                self.what("put", offset, bytes.len() as u64).to_string(),
+                self.what(Verb::Put, offset, bytes.len() as u64).to_string(),
                 format!("put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"),
             ));
         }
@@ -54,7 +54,7 @@ impl RemoteRegion {
     pub(crate) fn put_body(&self, offset: u64, body: Body, signal: Option<Signal>, keep: Keep) -> Operation<()> {
         let len = body.len();
         let request = Request::Put { to: self.peer.rank, key: self.published.key, offset, body, signal };
-        self.peer.begin(request, keep, self.what("put", offset, len))
+        self.peer.begin(request, keep, self.what(Verb::Put, offset, len))
     }
 
     /// Read from there into a counted slice.
@@ -64,7 +64,7 @@ impl RemoteRegion {
         }
         let segment = into.segment();
         let request = Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
-        self.peer.begin(request, Some(into.keep()), self.what("get", offset, segment.len))
+        self.peer.begin(request, Some(into.keep()), self.what(Verb::Get, offset, segment.len))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Peer;
 use crate::engine::{Request, Value};
-use crate::operation::What;
+use crate::operation::{Verb, What};
 use oikaze_os::neighbour::Mapped;
 use oikaze_protocol::rma::{Published, Rights};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl RemoteRegion {
         &self.peer
     }
 
-    pub(super) fn what(&self, verb: &'static str, offset: u64, len: u64) -> What {
+    pub(super) fn what(&self, verb: Verb, offset: u64, len: u64) -> What {
         What { verb, len, peer: self.peer.rank, at: Some((Arc::clone(&self.name), offset)) }
     }
 }

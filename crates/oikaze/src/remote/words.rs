@@ -2,7 +2,7 @@
 
 use super::RemoteRegion;
 use crate::engine::Request;
-use crate::operation::{Operation, Outcome};
+use crate::operation::{Operation, Outcome, Verb};
 use oikaze_protocol::rma::{AtomicOp, Word};
 use std::marker::PhantomData;
 
@@ -48,7 +48,7 @@ impl RemoteRegion {
         self.word(offset).swap(new)
     }
 
-    fn atomic<T: Outcome>(&self, offset: u64, op: AtomicOp, fetch: bool, verb: &'static str) -> Operation<T> {
+    fn atomic<T: Outcome>(&self, offset: u64, op: AtomicOp, fetch: bool, verb: Verb) -> Operation<T> {
         if let Some(done) = self.atomic_direct(offset, op, verb) {
             return done;
         }
@@ -140,10 +140,10 @@ impl<T: Word + Outcome> RemoteWord<'_, T> {
     }
 
     fn fetch(self, op: AtomicOp, verb: &'static str) -> Operation<T> {
-        self.region.atomic(self.offset, op, true, verb)
+        self.region.atomic(self.offset, op, true, Verb::Word(verb))
     }
 
     fn change(self, op: AtomicOp, verb: &'static str) -> Operation<()> {
-        self.region.atomic(self.offset, op, false, verb)
+        self.region.atomic(self.offset, op, false, Verb::Word(verb))
     }
 }
