@@ -80,7 +80,7 @@ fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
         Test::CompareSwap => ("compare-swap", latency),
         Test::Strided => ("block", throughput(volume.max(4 * case.size))),
         Test::Accumulate => ("accumulate", throughput(volume.max(4 * case.size))),
-        Test::Fifo => ("fifo", throughput(operations as usize * case.size)),
+        Test::Fifo => ("fifo", vec!["--volume".into(), (operations as usize * case.size).to_string()]),
         Test::Mixed => ("mixed", vec!["--iterations".into(), exchanges.to_string(), "--volume".into(), volume.to_string()]),
     };
     let mut arguments = vec!["perf".to_owned(), test.into(), "--json".into(), "--size".into(), case.size.to_string()];

@@ -13,14 +13,19 @@ impl Perf {
         if self.test == Test::Block { 2 * self.size } else { self.size }
     }
 
-    /// Of a block there is a whole number of rows; the memory that is walked through is cut into blocks.
-    pub fn check_rows(&self) -> Result<()> {
-        if self.test != Test::Block || self.size.is_multiple_of(ROW) {
+    /// Blocks are whole rows, arrays whole numbers; the memory that is walked through is cut into them.
+    pub fn check_parts(&self) -> Result<()> {
+        let (what, part, of) = match self.test {
+            Test::Block => ("blocks", "rows", ROW),
+            Test::Accumulate => ("arrays", "doubles", size_of::<f64>()),
+            _ => return Ok(()),
+        };
+        if self.size.is_multiple_of(of) {
             return Ok(());
         }
         Err(Error::Invalid {
-            what: format!("blocks of {} bytes", self.size),
-            why: format!("they are made of rows of {ROW} bytes: give a multiple of it, as --size 128K"),
+            what: format!("{what} of {} bytes", self.size),
+            why: format!("they are made of {part} of {of} bytes: give a multiple of it, as --size 128K"),
         })
     }
 

@@ -3,7 +3,7 @@
 use super::Test;
 use super::measure::{Bench, PATIENCE, histogram, since};
 use hdrhistogram::Histogram;
-use oikaze::{Error, Operation, RemoteRegion, Result};
+use oikaze::{Combine, Error, Operation, RemoteRegion, Result};
 use std::time::Instant;
 
 impl Bench<'_> {
@@ -42,6 +42,9 @@ impl Bench<'_> {
             Test::Get => self.asked(|there| there.get(0, self.source()?).wait_for(PATIENCE))?,
             Test::FetchAdd => self.asked(|there| there.fetch_add(0, 1).wait_for(PATIENCE))?,
             Test::CompareSwap => self.asked(|there| self.count_up(there, u64::from(turn)))?,
+            Test::Accumulate => self.asked(|there| self.add_numbers(there))?,
+            // Of which there is throughput only.
+            Test::Fifo => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => self.asked(|_| self.put_done(u64::from(turn) + 1))?,
             Test::Barrier => {
@@ -70,6 +73,11 @@ impl Bench<'_> {
             what: format!("compare-and-swap number {turn} of a word that nobody else changes"),
             why: format!("the word was {found} (a defect)"),
         })
+    }
+
+    /// Doubles of the source are added to those behind it.
+    fn add_numbers(&self, there: &RemoteRegion) -> Result<()> {
+        there.accumulate::<f64>(self.flagged() as u64, Combine::Sum, self.source()?)?.wait_for(PATIENCE)
     }
 
     /// From the call to the completion.

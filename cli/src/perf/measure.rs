@@ -63,7 +63,7 @@ impl<'a> Bench<'a> {
         if size > SIZE_MAX {
             return Err(Error::Invalid { what: format!("operations of {size} bytes"), why: format!("{SIZE_MAX} at most") });
         }
-        perf.check_rows()?;
+        perf.check_parts()?;
         let len = exchanged(perf.span()) + walked(perf);
         let region = if perf.shared { Region::shared(len)? } else { Region::zeroed(len)? };
         // Every page is there before it is measured: the kernel's clearing of new pages is not what is asked.
@@ -89,7 +89,10 @@ impl<'a> Bench<'a> {
             Test::Passive => return self.passive(),
             _ => {}
         }
-        let streams = matches!(self.perf.test, Test::Put | Test::Get | Test::Message | Test::Block);
+        if self.perf.test == Test::Fifo {
+            return Ok(Figures { stream: Some(self.elements()?), ..Figures::default() });
+        }
+        let streams = self.perf.streams();
         let latency = if self.perf.wants(Half::Latency) || !streams { Some(self.exchanges()?) } else { None };
         let stream = if self.perf.wants(Half::Throughput) && streams { Some(self.stream()?) } else { None };
         Ok(Figures { latency, stream, reference: None })
@@ -117,7 +120,7 @@ pub fn exchanged(size: usize) -> usize {
 fn walked(perf: &Perf) -> usize {
     match perf.test {
         Test::Mixed => COLD,
-        Test::Put | Test::Get | Test::Message | Test::Block if perf.wants(Half::Throughput) => {
+        _ if perf.streams() && perf.wants(Half::Throughput) => {
             if perf.hot {
                 perf.span().max(COLD_FROM)
             } else if perf.size >= COLD_FROM {

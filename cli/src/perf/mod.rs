@@ -8,6 +8,7 @@
 mod block;
 mod consecutive;
 mod exchange;
+mod fifo;
 mod measure;
 mod mixed;
 mod passive;
@@ -39,6 +40,10 @@ pub enum Test {
     CompareSwap,
     /// Write rows of 1 KiB to every second KiB of the peer's memory, in one operation: from call to completion, and throughput
     Block,
+    /// Doubles added to those of the peer's memory: from call to completion, and throughput
+    Accumulate,
+    /// Elements that all nodes push into a queue of the last one, in batches: how many a second
+    Fifo,
     /// All nodes wait for each other: from call to completion
     Barrier,
     /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each of them alone
@@ -118,6 +123,11 @@ pub struct Perf {
 }
 
 impl Perf {
+    /// Is there throughput to be measured, through memory that is walked through?
+    fn streams(&self) -> bool {
+        matches!(self.test, Test::Put | Test::Get | Test::Message | Test::Block | Test::Accumulate)
+    }
+
     fn wants(&self, half: Half) -> bool {
         self.only.is_none_or(|only| only == half)
     }

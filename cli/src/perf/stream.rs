@@ -2,16 +2,16 @@
 
 use super::Test;
 use super::measure::{Bench, PATIENCE, Stream, exchanged};
-use oikaze::{Operation, ReduceOp, Result};
+use oikaze::{Combine, Operation, ReduceOp, Result};
 use oikaze_os::cpu::Meter;
 use std::collections::VecDeque;
 use std::time::Instant;
 
 /// Operations in flight, at most; and their bytes.
-const IN_FLIGHT: usize = 1024;
+pub const IN_FLIGHT: usize = 1024;
 const BYTES_IN_FLIGHT: usize = 16 << 20;
 /// Operations posted together, at most.
-const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 /// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the window opens.
 const WARM_UP: usize = 64 << 20;
 
@@ -56,6 +56,7 @@ impl Bench<'_> {
             Ok(match test {
                 Test::Get => there.get(at as u64, here),
                 Test::Block => there.put_block(self.perf.rows(at), here, self.perf.rows(0))?,
+                Test::Accumulate => there.accumulate::<f64>(at as u64, Combine::Sum, here)?,
                 Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here),
                 _ => there.put(at as u64, here),
             })

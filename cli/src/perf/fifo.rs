@@ -1,0 +1,74 @@
+//! A queue at the last node, into which all others push.
+
+use super::measure::{Bench, PATIENCE, Stream};
+use super::stream::{BATCH, IN_FLIGHT};
+use oikaze::{Fifo, Operation, RemoteFifo, Result};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+const NAME: &str = "perf.elements";
+const SLOTS: u64 = 1 << 16;
+
+/// What a node does with it.
+enum End {
+    Takes(Fifo),
+    Pushes(RemoteFifo),
+}
+
+impl Bench<'_> {
+    /// Elements of all producers, from the first push until the last has been taken out.
+    pub fn elements(&self) -> Result<Stream> {
+        let owner = self.job.size() - 1;
+        let end = if self.job.rank() == owner {
+            End::Takes(self.job.fifo(NAME, SLOTS, self.perf.size as u64)?)
+        } else {
+            End::Pushes(self.job.peer(owner)?.fifo(NAME)?)
+        };
+        let count = (self.volume() / self.perf.size).max(1);
+        self.pass(&end, (count / 10).max(1))?;
+        let begun = Instant::now();
+        self.pass(&end, count)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let operations = count as u64 * u64::from(owner);
+        Ok(Stream { bytes: operations * self.perf.size as u64, operations, seconds, processor_seconds: None })
+    }
+
+    /// So many elements of each producer; over for all when all have been taken out.
+    fn pass(&self, end: &End, count: usize) -> Result<()> {
+        self.job.barrier()?;
+        match end {
+            End::Takes(fifo) => take(fifo, count * (self.job.size() as usize - 1))?,
+            End::Pushes(fifo) => self.push(fifo, count)?,
+        }
+        self.job.barrier()
+    }
+
+    /// What was refused because the queue was full is pushed again.
+    fn push(&self, fifo: &RemoteFifo, mut left: usize) -> Result<()> {
+        let element = vec![7; self.perf.size];
+        let mut flying: VecDeque<Operation<()>> = VecDeque::with_capacity(IN_FLIGHT);
+        while left > 0 || !flying.is_empty() {
+            if left > 0 && flying.len() + BATCH <= IN_FLIGHT {
+                let together = left.min(BATCH);
+                left -= together;
+                self.job.batch(|| flying.extend((0..together).map(|_| fifo.post(&element))));
+                continue;
+            }
+            match flying.pop_front().map(|first| first.wait_for(PATIENCE)) {
+                Some(Err(error)) if error.is_full() => left += 1,
+                Some(Err(error)) => return Err(error),
+                Some(Ok(())) | None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take(fifo: &Fifo, count: usize) -> Result<()> {
+    let mut element = Vec::new();
+    for _ in 0..count {
+        element.clear();
+        fifo.pop(&mut element, Some(PATIENCE))?;
+    }
+    Ok(())
+}
