@@ -10,6 +10,9 @@ use oikaze_protocol::wind::Body;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// So long before its time is over [`RemoteFifo::push`] tries for the last time: a peer that is busy needs a while to answer.
+const ANSWER_TIME: Duration = Duration::from_millis(100);
+
 /// A FIFO of a peer, found by name; see [`Peer::fifo`].
 #[derive(Clone)]
 pub struct RemoteFifo {
@@ -73,11 +76,13 @@ impl RemoteFifo {
             match pushed {
                 Err(error) if error.is_full() => {
                     // Who waits, drives: what others sent to this node is served meanwhile.
-                    let until =
-                        Instant::now().checked_add(pause).map(|until| deadline.map_or(until, |deadline| until.min(deadline)));
-                    let _: Option<()> = self.peer.node.wait(until, || None);
-                    // Once more would be too late to learn what became of it.
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                    let again = Instant::now().checked_add(pause);
+                    // Begun later, it might not be known in time what became of it.
+                    let answer = limit.map_or(ANSWER_TIME, |limit| ANSWER_TIME.min(limit / 2));
+                    let last = deadline.and_then(|deadline| deadline.checked_sub(answer));
+                    let over = again.zip(last).is_some_and(|(again, last)| again > last);
+                    let _: Option<()> = self.peer.node.wait(if over { deadline } else { again }, || None);
+                    if over {
                         return Err(error.after(begun.elapsed()));
                     }
                     pause = (pause * 2).min(PUSH_PAUSE_MAX);
