@@ -3,8 +3,8 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Combine, Region, Rights};
-use std::time::Duration;
+use oikaze::{Combine, Refusal, Region, Rights};
+use std::time::{Duration, Instant};
 use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +40,34 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
         job.barrier().unwrap();
         assert_eq!(mine.word::<i32>(4).load().unwrap(), -4);
         assert_eq!(mine.word::<u32>(0).load().unwrap(), 0, "the other half");
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-5.3, WIND-4.6: two nodes that both refuse many at once tell each other all of them; none of these has happened, and each other once.
+#[test]
+fn many_are_refused_both_ways_at_once() {
+    const EACH: u64 = 10_000;
+    cluster(2, &Settings::default(), |job| {
+        let words = job.publish("words", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("words").unwrap();
+        job.barrier().unwrap();
+        let begun = Instant::now();
+        let beyond = |at: u64| at % 10 == 3;
+        let all: Vec<_> = (0..EACH).map(|at| there.fetch_add(if beyond(at) { 4096 } else { 0 }, 1)).collect();
+        let mut seen = Vec::new();
+        for (at, operation) in (0..).zip(all) {
+            match operation.wait_for(PATIENCE) {
+                Ok(old) if !beyond(at) => seen.push(old),
+                Err(error) if beyond(at) => assert_eq!(error.refusal(), Some(Refusal::OutOfBounds)),
+                other => panic!("{at}: {other:?}"),
+            }
+        }
+        println!("node {}: {EACH} ended in {:?}", job.rank(), begun.elapsed());
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..EACH - EACH / 10), "each value before was there once");
+        job.barrier().unwrap();
+        assert_eq!(words.word::<u64>(0).load().unwrap(), EACH - EACH / 10);
         job.barrier().unwrap();
     });
 }

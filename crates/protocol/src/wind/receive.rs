@@ -168,7 +168,8 @@ impl Connection {
             }
         }
         sum.refusals_before = self.refusals.len();
-        if self.refusals.is_withholding() && contents.elicits {
+        // WIND-4.6: what cannot cause refusals is taken in all the same, for with it the peer may tell its own.
+        if self.refusals.is_withholding() && contents.messages.is_some() {
             self.statistics.over_limit += 1;
             sum.dropped = true;
             return sum;

@@ -27,7 +27,13 @@ impl Refusals {
         self.due
     }
 
-    /// Are refusals waiting that must be told before anything more is taken in?
+    /// Must they be told now, and without messages? No message is taken in before they are confirmed, and of a peer that is in the same
+    /// case only a datagram without messages is confirmed.
+    pub fn go_alone(&self) -> bool {
+        self.due && self.is_withholding()
+    }
+
+    /// Are refusals waiting that must be told before any more messages are taken in?
     pub fn is_withholding(&self) -> bool {
         self.withheld.is_some()
     }

@@ -92,6 +92,7 @@ impl Connection {
             return Some(Turn::Size);
         }
         match lane {
+            Lane::Small if self.refusals.go_alone() => return Some(Turn::Control),
             Lane::Small if self.outbox.has_small() && sending.has_room(now) => return Some(Turn::Small),
             Lane::Bulk if self.outbox.has_bulk() && (probes || sending.gate.is_open(now)) && sending.has_room(now) => {
                 if let Some(piece) = self.outbox.peek_bulk() {

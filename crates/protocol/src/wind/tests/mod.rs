@@ -12,5 +12,6 @@ mod pairs;
 mod path;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod refusals;
 mod silence;
 mod world;
