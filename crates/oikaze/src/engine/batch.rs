@@ -21,8 +21,10 @@ pub(super) const BATCH: usize = 64;
 pub(super) struct Slot {
     to: SocketAddr,
     lane: Lane,
-    /// Header and frames.
+    /// Header and frames, and what was packed behind them.
     pub head: Vec<u8>,
+    /// Bytes of payload that end the head: to the seal they are payload.
+    packed: usize,
     tag: [u8; TAG_MAX],
     tag_len: usize,
     /// The region its payload lies in.
@@ -32,16 +34,17 @@ pub(super) struct Slot {
 impl Default for Slot {
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Self { to: nowhere, lane: Lane::Small, head: Vec::new(), tag: [0; TAG_MAX], tag_len: 0, region: None }
+        Self { to: nowhere, lane: Lane::Small, head: Vec::new(), packed: 0, tag: [0; TAG_MAX], tag_len: 0, region: None }
     }
 }
 
 impl Slot {
     fn seal(&mut self, payload: &Gather, seal: &impl Seal) {
-        let Self { head, tag, tag_len, .. } = self;
+        let Self { head, packed, tag, tag_len, .. } = self;
         *tag_len = seal.len();
         if let Some(out) = tag.get_mut(..*tag_len) {
-            payload.with_bytes(|bytes| seal.tag(&[head, bytes], out));
+            let (frames, packed) = head.split_at(head.len().saturating_sub(*packed));
+            payload.with_bytes(|bytes| seal.tag(&[frames, packed, bytes], out));
             if payload.is_empty() {
                 // One piece is less to gather.
                 head.extend_from_slice(out);
@@ -85,6 +88,7 @@ impl Batch {
         }
         let slot = self.slots.get_mut(self.waiting.end)?;
         slot.head.clear();
+        slot.packed = 0;
         Some(slot)
     }
 
@@ -93,6 +97,7 @@ impl Batch {
         let Some(slot) = self.slots.get_mut(self.waiting.end) else { return false };
         let begin = slot.head.len();
         slot.head.resize(begin + len, 0);
+        slot.packed = len;
         slot.head.get_mut(begin..).is_some_and(fill)
     }
 

@@ -41,7 +41,7 @@ pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;
 pub use huge::{PageSize, huge_page};
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
 pub use region::{Region, RegionKind};
 pub use scatter::Scatter;

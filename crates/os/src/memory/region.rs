@@ -347,6 +347,7 @@ impl Region {
     }
 
     /// As [`Region::write`], on the runtime's behalf: through the mapping that is never watched.
+    #[cfg(not(all(test, loom)))]
     pub(crate) fn write_as_runtime(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.write_from(Side::Runtime, offset, bytes)
     }

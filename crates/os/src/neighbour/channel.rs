@@ -12,7 +12,7 @@ use super::memory::{Memory, Ordering, Part, fence};
 use oikaze_protocol::neighbour::{Damaged, HEADING, Heading, Kind, stride};
 use oikaze_protocol::wind::Refusal;
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod layout {
     use oikaze_protocol::limits::{PAGE, REFUSALS_TOLD, RING_BYTES};
 
@@ -24,7 +24,7 @@ mod layout {
     pub const CONTROL: usize = 2 * PAGE;
 }
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod layout {
     pub const LINE: usize = 16;
     pub const REFUSALS: usize = 2;

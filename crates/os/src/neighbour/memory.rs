@@ -1,12 +1,12 @@
 //! Memory that another process writes at any moment: words as atomics, bytes by copies through raw pointers, every place checked.
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 pub(super) use loom::sync::atomic::fence;
 pub(super) use std::sync::atomic::Ordering;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(super) use std::sync::atomic::fence;
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(super) use real::Memory;
 
 /// Where bytes are copied from.
@@ -28,7 +28,7 @@ impl Part<'_> {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod real {
     use super::{Ordering, Part};
     use crate::memory::mapping::Mapping;
@@ -131,10 +131,10 @@ mod real {
 }
 
 /// For models: bytes in words, too, so that loom sees every access.
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 pub(super) use modelled::Memory;
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod modelled {
     use super::{Ordering, Part};
     use loom::sync::Arc;

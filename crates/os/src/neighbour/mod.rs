@@ -10,29 +10,29 @@
 //! reference into it is ever made: a neighbour that writes nonsense, or writes at any moment, spoils what it sends and nothing else.
 
 mod channel;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod doorway;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod grants;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod line;
 mod memory;
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod pair;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod watch;
 
 pub use channel::{Full, Reader, Writer};
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub use doorway::{CALLERS_MAX, Doorway};
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub use grants::{Bell, Grants, Mapped, to_give};
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub use line::{Line, Said, Stranger};
 pub use memory::Part;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub use pair::{Pair, Side, shared_memory};
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub use watch::Watch;
