@@ -3,15 +3,13 @@
 mod goals;
 pub mod pools;
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 
 use self::pools::{Act, Pools};
 use crate::error::{Error, Tried};
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::case::{KIB, MIB};
-use crate::suite::{goals as bounds, machine, warn_if_busy};
+use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
 use oikaze::PageSize;
 use oikaze_os::memory::placement::Placement;
 
@@ -95,12 +93,8 @@ impl Mode {
 /// How the bench is run.
 #[derive(Args)]
 pub struct Run {
-    /// Fewer sizes, less volume: one minute instead of five.
-    #[arg(long)]
-    quick: bool,
-    /// Alternating rounds; the median is reported.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
-    rounds: u32,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Only these cases; repeated, or several separated by commas.
     #[arg(long, value_delimiter = ',', value_enum)]
     case: Vec<Case>,
@@ -113,9 +107,6 @@ pub struct Run {
     /// How much is read afterwards; a quick bench reads one word a page unless it is asked.
     #[arg(long, value_delimiter = ',', value_enum)]
     mode: Vec<Mode>,
-    /// Writes the JSON lines to this file instead of standard output.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 const SIZES: [usize; 8] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 2 * MIB, 8 * MIB, 64 * MIB];
@@ -129,12 +120,12 @@ impl Run {
                 Err(Error::new(format!("--size {bad}: only whole pages of {page} bytes change place, up to {}", pools::POOL)))
             }
             None if !self.size.is_empty() => Ok(self.size.clone()),
-            None => Ok(if self.quick { QUICK_SIZES.into() } else { SIZES.into() }),
+            None => Ok(if self.rounds.quick { QUICK_SIZES.into() } else { SIZES.into() }),
         }
     }
 
     fn modes(&self) -> Vec<Mode> {
-        match (self.mode.is_empty(), self.quick) {
+        match (self.mode.is_empty(), self.rounds.quick) {
             (false, _) => self.mode.clone(),
             (true, true) => vec![Mode::Touch],
             (true, false) => vec![Mode::Touch, Mode::Full],
@@ -163,7 +154,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
             records.extend(of_one_page_size(run, pages, &cases, &sizes)?);
         }
     }
-    write_lines(&records, run.json.as_deref())?;
+    write_lines(&records, run.rounds.json.as_deref())?;
     print!("{}", table(&records, "copy"));
     print!("{}", bounds::table(goals::goals(&records)));
     println!("\nWhat these figures are:\n- {}", machine());
@@ -176,7 +167,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
 
 /// All rounds in pools of one size of pages.
 fn of_one_page_size(run: &Run, pages: PageSize, cases: &[Case], sizes: &[usize]) -> Result<Vec<Record>, Error> {
-    let volume = if run.quick { pools::POOL / 4 } else { pools::POOL };
+    let volume = if run.rounds.quick { pools::POOL / 4 } else { pools::POOL };
     let pools = Pools::new(pages).map_err(|why| Error::new(format!("making pools: {why}")))?;
     let mut records: Vec<(Case, Mode, Record)> = Vec::new();
     for &threads in &run.threads {
@@ -195,8 +186,8 @@ fn of_one_page_size(run: &Run, pages: PageSize, cases: &[Case], sizes: &[usize])
     }
     for &threads in &run.threads {
         let _busy = (threads > 1).then(pools::Busy::start).transpose().tried("starting a busy thread")?;
-        for round in 1..=run.rounds {
-            eprintln!("{pages:?} pages, {threads} threads, round {round} of {}", run.rounds);
+        for round in 1..=run.rounds.count {
+            eprintln!("{pages:?} pages, {threads} threads, round {round} of {}", run.rounds.count);
             for (case, mode, record) in records.iter_mut().filter(|(_, _, record)| record.threads == Some(threads)) {
                 let act = if record.system == "copy" { Act::Copy } else { case.act() };
                 let measured = pools.measure(act, record.size, volume, *mode == Mode::Full);

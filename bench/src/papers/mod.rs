@@ -14,26 +14,19 @@ use clap::builder::PossibleValuesParser;
 
 use crate::error::{Error, Tried};
 use crate::record::{Record, write_lines};
-use crate::suite::warn_if_busy;
+use crate::suite::{Rounds, warn_if_busy};
 
 /// How the papers' figures are measured.
 #[derive(Args)]
 pub struct Run {
-    /// Fewer sizes, less volume.
-    #[arg(long)]
-    quick: bool,
-    /// Alternating rounds; the median is reported.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
-    rounds: u32,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Only these figures; repeated, or several separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(FIGURES.map(|(name, _)| name)))]
     figure: Vec<String>,
     /// Where the results go, as JSON and SVG.
     #[arg(long, value_name = "DIRECTORY", default_value = "target/papers")]
     out: PathBuf,
-    /// Writes the JSON lines to this file instead of standard output.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 /// Measures a figure, and draws it.
@@ -63,5 +56,5 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     for (_, measure) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
         records.extend(measure(run)?);
     }
-    write_lines(&records, run.json.as_deref())
+    write_lines(&records, run.rounds.json.as_deref())
 }

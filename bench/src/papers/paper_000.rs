@@ -8,13 +8,13 @@ use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
 use crate::exchange::pools::{Act, POOL, Pools};
-use crate::lab::{Lab, Place, WireMode};
+use crate::lab::{Place, WireMode};
+use crate::peers::System;
 use crate::peers::floor::Floor;
 use crate::peers::oikaze::Oikaze;
 use crate::peers::tcp::Tcp;
-use crate::peers::{Effort, System, only};
 use crate::record::Record;
-use crate::suite::case::{Case, KIB, MIB, Test};
+use crate::suite::case::{KIB, MIB, Test};
 use oikaze::PageSize;
 
 /// The paper's end at 8 KiB.
@@ -48,7 +48,7 @@ pub fn exchange(run: &Run) -> Result<Vec<Record>, Error> {
     };
     let pools = |pages| Pools::new(pages).map_err(|why| Error::new(format!("making pools: {why}")));
     let (small, huge) = (pools(PageSize::Small)?, pools(PageSize::Huge)?);
-    let volume = if run.quick { POOL / 4 } else { POOL };
+    let volume = if run.rounds.quick { POOL / 4 } else { POOL };
     let records = figure.measure(run, None, &PAGES, |size| {
         let of = |pools: &Pools, act| {
             pools.measure(act, size, volume, false).map_err(|why| Error::new(format!("{size} bytes: {why}")))
@@ -135,18 +135,6 @@ fn draw(
     test: Test,
     value: impl Fn(usize, f64) -> f64,
 ) -> Result<Vec<Record>, Error> {
-    systems.iter().try_for_each(|system| system.present())?;
-    let lab = Lab::up(PLACE)?;
-    let sizes: &[usize] = if run.quick { &QUICK_SIZES } else { &SIZES };
-    let records = figure.measure(run, Some(PLACE), sizes, |size| {
-        let most = size * if run.quick { 100_000 } else { 400_000 };
-        let effort = Effort { volume: most.min(Effort::QUICK.volume), costly: most.min(Effort::QUICK.costly), ..Effort::QUICK };
-        let case = Case { test, size };
-        let taking_part = systems.iter().filter(|system| system.has(case));
-        let of = |system: &&'static dyn System| Ok((system.name(), value(size, only(system.measure(&lab, case, effort)?)?)));
-        taking_part.map(of).collect()
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    let (sizes, operations): (&[usize], usize) = if run.rounds.quick { (&QUICK_SIZES, 100_000) } else { (&SIZES, 400_000) };
+    figure.compare(run, (PLACE, sizes), (systems, test), operations, value)
 }

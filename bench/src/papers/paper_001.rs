@@ -8,13 +8,13 @@ use super::Run;
 use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
-use crate::lab::{Lab, Place, WireMode};
+use crate::lab::{Place, WireMode};
+use crate::peers::System;
 use crate::peers::floor::Floor;
 use crate::peers::oikaze::Oikaze;
 use crate::peers::ucx::Ucx;
-use crate::peers::{Effort, System, only};
 use crate::record::Record;
-use crate::suite::case::{Case, Test};
+use crate::suite::case::Test;
 
 const SIZES: [usize; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 const QUICK_SIZES: [usize; 4] = [64, 256, 1024, 4096];
@@ -79,17 +79,8 @@ fn then(value: impl Fn(f64) -> f64) -> Line {
 }
 
 fn draw(run: &Run, figure: &Figure, systems: &[&'static dyn System], test: Test) -> Result<Vec<Record>, Error> {
-    systems.iter().try_for_each(|system| system.present())?;
-    let lab = Lab::up(PLACE)?;
-    let sizes: &[usize] = if run.quick { &QUICK_SIZES } else { &SIZES };
-    let records = figure.measure(run, Some(PLACE), sizes, |size| {
-        let effort = Effort { volume: (size * 200_000).min(Effort::QUICK.volume), ..Effort::QUICK };
-        let of = |system: &&'static dyn System| Ok((system.name(), only(system.measure(&lab, Case { test, size }, effort)?)?));
-        systems.iter().map(of).collect()
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    let sizes: &[usize] = if run.rounds.quick { &QUICK_SIZES } else { &SIZES };
+    figure.compare(run, (PLACE, sizes), (systems, test), 200_000, |_, value| value)
 }
 
 #[cfg(test)]

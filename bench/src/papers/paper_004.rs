@@ -47,8 +47,8 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         base: "udp-received",
     };
     let lab = Lab::up(PLACE)?;
-    let sizes: &[usize] = if run.quick { &QUICK_SIZES } else { &SIZES };
-    let records = figure.measure(run, Some(PLACE), sizes, |size| one_round(&lab, size, run.quick))?;
+    let sizes: &[usize] = if run.rounds.quick { &QUICK_SIZES } else { &SIZES };
+    let records = figure.measure(run, Some(PLACE), sizes, |size| one_round(&lab, size, run.rounds.quick))?;
     drop(lab);
     figure.save(run, &records)?;
     Ok(records)

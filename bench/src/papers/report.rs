@@ -7,8 +7,10 @@ use serde_json::json;
 use super::Run;
 use super::plot::{Line, Plot, Scale};
 use crate::error::{Error, Tried};
-use crate::lab::Place;
+use crate::lab::{Lab, Place};
+use crate::peers::{Effort, System, only};
 use crate::record::{Record, median, table};
+use crate::suite::case::{Case, Test};
 use crate::suite::machine;
 
 /// Which figure, and what the paper says of it.
@@ -46,8 +48,8 @@ impl Figure {
         mut one: impl FnMut(usize) -> Result<Vec<(&'static str, f64)>, Error>,
     ) -> Result<Vec<Record>, Error> {
         let mut records = self.blank(place, sizes);
-        for round in 1..=run.rounds {
-            eprintln!("{}, round {round} of {}", self.name, run.rounds);
+        for round in 1..=run.rounds.count {
+            eprintln!("{}, round {round} of {}", self.name, run.rounds.count);
             for &size in sizes {
                 for (system, value) in one(size)? {
                     let same = |record: &&mut Record| (record.size, record.system) == (size, system);
@@ -57,6 +59,35 @@ impl Figure {
         }
         // A system need not have every size.
         Ok(records.into_iter().filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record })).collect())
+    }
+
+    /// Measures these systems between two hosts, those of them that have the test, with so many operations at most; `value` makes a value of
+    /// the figure of a size and what was found there. Draws it.
+    ///
+    /// # Errors
+    /// Something could not be run or written.
+    pub fn compare(
+        &self,
+        run: &Run,
+        (place, sizes): (Place, &[usize]),
+        (systems, test): (&[&'static dyn System], Test),
+        operations: usize,
+        value: impl Fn(usize, f64) -> f64,
+    ) -> Result<Vec<Record>, Error> {
+        systems.iter().try_for_each(|system| system.present())?;
+        let lab = Lab::up(place)?;
+        let records = self.measure(run, Some(place), sizes, |size| {
+            let most = size * operations;
+            let effort =
+                Effort { volume: most.min(Effort::QUICK.volume), costly: most.min(Effort::QUICK.costly), ..Effort::QUICK };
+            let case = Case { test, size };
+            let taking_part = systems.iter().filter(|system| system.has(case));
+            let of = |system: &&'static dyn System| Ok((system.name(), value(size, only(system.measure(&lab, case, effort)?)?)));
+            taking_part.map(of).collect()
+        })?;
+        drop(lab);
+        self.save(run, &records)?;
+        Ok(records)
     }
 
     fn blank(&self, place: Option<Place>, sizes: &[usize]) -> Vec<Record> {

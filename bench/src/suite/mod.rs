@@ -30,15 +30,25 @@ pub struct Suite {
     pub goals: fn(&Figures<'_>) -> Vec<Goal>,
 }
 
+/// How much is measured, and where it is told: the same for every bench.
+#[derive(Args)]
+pub struct Rounds {
+    /// Fewer sizes, smaller volumes: minutes instead of half an hour.
+    #[arg(long)]
+    pub quick: bool,
+    /// Alternating rounds; the median is reported.
+    #[arg(long = "rounds", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
+    pub count: u32,
+    /// Writes the JSON lines to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 /// How a bench is run.
 #[derive(Args)]
 pub struct Run {
-    /// Smaller volumes and fewer sizes: a few minutes.
-    #[arg(long)]
-    quick: bool,
-    /// Alternating rounds; the median is reported.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
-    rounds: u32,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Only these cases; repeated, or several separated by commas.
     #[arg(long, value_delimiter = ',', value_enum)]
     case: Vec<Figure>,
@@ -51,9 +61,6 @@ pub struct Run {
     /// Leaves systems out.
     #[arg(long, value_delimiter = ',', value_parser = names())]
     without: Vec<String>,
-    /// Writes the JSON lines to this file instead of standard output.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 /// How a bench between two hosts is run.
@@ -111,7 +118,7 @@ impl Suite {
         warn_if_busy();
         let (mut records, mut failures) = (Vec::new(), Vec::new());
         for &place in places {
-            let cases = chosen(self.cases, &run.case, &run.size, place.mtu(), run.quick);
+            let cases = chosen(self.cases, &run.case, &run.size, place.mtu(), run.rounds.quick);
             if cases.iter().any(|&case| systems.iter().any(|&system| takes_part(run, system, case))) {
                 let lab = Lab::up(place)?;
                 records.extend(self.in_lab(&lab, run, &systems, &cases, &mut failures));
@@ -120,7 +127,7 @@ impl Suite {
         if records.is_empty() && failures.is_empty() {
             return Err(Error::new("none of these systems has such a case; `--help` lists both"));
         }
-        write_lines(&records, run.json.as_deref())?;
+        write_lines(&records, run.rounds.json.as_deref())?;
         print!("{}", table(&records, self.floor));
         print!("{}", goals::table((self.goals)(&Figures(&records))));
         println!("\nWhat these figures are:\n- {}", machine());
@@ -141,7 +148,7 @@ impl Suite {
         cases: &[Case],
         failures: &mut Vec<String>,
     ) -> Vec<Record> {
-        let effort = if run.quick { Effort::QUICK } else { Effort::THOROUGH };
+        let effort = if run.rounds.quick { Effort::QUICK } else { Effort::THOROUGH };
         let mut series: Vec<Series> = cases
             .iter()
             .flat_map(|&case| {
@@ -150,8 +157,8 @@ impl Suite {
             .map(|(case, system)| Series { bench: self.name, case, system, records: Vec::new(), failed: false })
             .collect();
         let begun = Instant::now();
-        for round in 1..=run.rounds {
-            eprintln!("{}, round {round} of {} ({:.0} s)", lab.place, run.rounds, begun.elapsed().as_secs_f64());
+        for round in 1..=run.rounds.count {
+            eprintln!("{}, round {round} of {} ({:.0} s)", lab.place, run.rounds.count, begun.elapsed().as_secs_f64());
             for one in series.iter_mut().filter(|one| !one.failed) {
                 if let Err(why) = one.measure(lab, effort) {
                     let (test, size, system) = (one.case.test, one.case.size, one.system.name());
@@ -196,7 +203,7 @@ struct Series {
 
 /// Has it such a case, and is it asked for by name or worth while in a quick bench?
 fn takes_part(run: &Run, system: &dyn System, case: Case) -> bool {
-    system.has(case) && (!run.quick || !run.system.is_empty() || system.is_quick(case))
+    system.has(case) && (!run.rounds.quick || !run.system.is_empty() || system.is_quick(case))
 }
 
 impl Series {

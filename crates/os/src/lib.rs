@@ -22,6 +22,8 @@ pub mod cpu;
 pub mod interfaces;
 pub mod link;
 pub mod memory;
+#[cfg(all(test, loom))]
+mod models;
 pub mod neighbour;
 pub mod probe;
 pub mod process;

@@ -43,18 +43,16 @@ fn relax() {
     std::hint::spin_loop();
 }
 
-/// See `ring::models` for how to run it.
 #[cfg(all(loom, test))]
 mod models {
+    use crate::models::model;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU64;
     use loom::thread;
 
     #[test]
     fn loom_seqlock() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(|| {
+        model(3, || {
             let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
             let writer = {
                 let words = Arc::clone(&words);

@@ -1,7 +1,8 @@
-//! `RUSTFLAGS="--cfg loom" cargo test -p oikaze-os --release --target-dir target/loom loom`.
+//! A channel between two processes, tried as one between two threads ([`crate::models`]).
 
 use super::channel::{CHANNEL, Reader, Writer};
 use super::memory::{Memory, Part};
+use crate::models::model;
 use loom::thread;
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::wind::Refusal;
@@ -9,12 +10,6 @@ use oikaze_protocol::wind::Refusal;
 fn channel() -> (Writer, Reader) {
     let memory = Memory::of(CHANNEL);
     (Writer::new(memory.clone()), Reader::new(memory))
-}
-
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(body);
 }
 
 fn put(writer: &mut Writer, number: u64, bytes: usize) -> Option<u64> {
@@ -33,7 +28,7 @@ fn take(reader: &mut Reader) -> Option<Vec<u8>> {
 /// MEM-16.1: records of one and two lines through a ring of four, so that one is skipped at the end: each comes once, whole, in order.
 #[test]
 fn loom_records() {
-    model(|| {
+    model(3, || {
         let (mut writer, mut reader) = channel();
         let lens = [56, 120, 120];
         let writing = thread::spawn(move || {
@@ -56,7 +51,7 @@ fn loom_records() {
 /// MEM-16.4: a refusal is known when its record is settled.
 #[test]
 fn loom_refusals() {
-    model(|| {
+    model(3, || {
         let (mut writer, mut reader) = channel();
         let first = put(&mut writer, 1, 8).unwrap();
         let second = put(&mut writer, 2, 8).unwrap();
@@ -84,7 +79,7 @@ fn loom_refusals() {
 /// MEM-16.5: who sleeps has seen the record, or is woken.
 #[test]
 fn loom_sleep() {
-    model(|| {
+    model(3, || {
         let (mut writer, reader) = channel();
         let writing = thread::spawn(move || {
             put(&mut writer, 1, 8).unwrap();

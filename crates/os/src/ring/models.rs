@@ -1,14 +1,8 @@
-//! `RUSTFLAGS="--cfg loom" cargo test -p oikaze-os --release --target-dir target/loom loom`: every interleaving, and every value that the
-//! memory model lets a load see.
+//! The rings in every order in which their two ends can meet ([`crate::models`]).
 
 use super::{completion, submission};
+use crate::models::model;
 use loom::thread;
-
-fn model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
-}
 
 /// Two submitters with two requests each through two slots: each is taken once, whole, and in its submitter's order.
 #[test]

@@ -1,8 +1,8 @@
-//! `RUSTFLAGS="--cfg loom" cargo test -p oikaze-os --release --target-dir target/loom loom`: producers and consumers that map the same region,
-//! in every order in which they can meet.
+//! Producers and consumers that map the same region, in every order in which they can meet ([`crate::models`]).
 
 use super::queue::{Cell, Cells, pop, push};
 use super::shape::Shape;
+use crate::models::model;
 use core::sync::atomic::Ordering;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -74,12 +74,6 @@ impl Cells for Model {
         // SAFETY: the queue hands the slot to one consumer; loom finds out if it does not.
         self.elements[position as usize % 2].with(|element| into.extend_from_slice(unsafe { &(&*element)[..len as usize] }));
     }
-}
-
-fn model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
 }
 
 /// Two producers with two elements each, one consumer meanwhile: each element comes out once, whole, and in its producer's order.
