@@ -7,20 +7,24 @@ use crate::{Error, Result};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::Word;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What an operation can yield.
-pub trait Outcome: Sized {
+pub trait Outcome: Copy {
     #[doc(hidden)]
     fn from_value(value: Value) -> Option<Self>;
+    #[doc(hidden)]
+    fn to_bits(self) -> u64;
 }
 
 impl Outcome for () {
     fn from_value(_: Value) -> Option<()> {
         Some(())
+    }
+    fn to_bits(self) -> u64 {
+        0
     }
 }
 
@@ -32,6 +36,9 @@ macro_rules! outcome {
                     Value::Word(word) => Some(Word::from_bits(word)),
                     _ => None,
                 }
+            }
+            fn to_bits(self) -> u64 {
+                Word::to_bits(self)
             }
         })*
     };
@@ -106,80 +113,74 @@ impl fmt::Display for What {
 /// An operation in flight. Dropping it does not end it: its memory is counted, and it completes on its own.
 #[must_use = "an operation that is not waited for may fail unseen"]
 pub struct Operation<T> {
-    node: Arc<Node>,
-    state: State,
-    what: What,
-    limit: Option<Duration>,
+    state: State<T>,
     /// A queue or a counter is told of its end.
     told: AtomicBool,
-    yields: PhantomData<fn() -> T>,
 }
 
 /// How far it is.
-enum State {
-    Begun(Arc<Completion>),
-    /// Done before the call that began it returned.
-    Done(Value),
+enum State<T> {
+    Begun(Begun),
+    /// Done before the call that began it returned: nothing of it is left to be waited for, counted or explained.
+    Done(T),
+}
+
+/// What the engine knows of.
+struct Begun {
+    node: Arc<Node>,
+    completion: Arc<Completion>,
+    what: What,
+    limit: Option<Duration>,
+}
+
+impl Begun {
+    fn wait<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
+        let Self { node, completion, what, .. } = self;
+        let value = node.outcome(what, completion, limit).map_err(|error| error.of_unknown_fate(what.fate()))?;
+        T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
+    }
 }
 
 impl<T: Outcome> Operation<T> {
     pub(crate) fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Self {
-        Self {
-            node: Arc::clone(node),
-            state: State::Begun(completion),
-            what,
-            limit,
-            told: AtomicBool::new(false),
-            yields: PhantomData,
-        }
+        let begun = Begun { node: Arc::clone(node), completion, what, limit };
+        Self { state: State::Begun(begun), told: AtomicBool::new(false) }
     }
 
     /// One that is done.
     #[inline]
-    pub(crate) fn done(node: &Arc<Node>, value: Value, what: What) -> Self {
-        Self {
-            node: Arc::clone(node),
-            state: State::Done(value),
-            what,
-            limit: None,
-            told: AtomicBool::new(false),
-            yields: PhantomData,
-        }
+    pub(crate) fn done(outcome: T) -> Self {
+        Self { state: State::Done(outcome), told: AtomicBool::new(false) }
     }
 
     /// Is it settled? One load.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        match &self.state {
-            State::Begun(completion) => completion.is_done(),
-            State::Done(_) => true,
-        }
+        self.completion().is_none_or(|completion| completion.is_done())
     }
 
     /// Wait until it is complete: for a put, in the peer's memory and visible there. The job's time limit applies.
     ///
     /// # Errors
     /// What failed and why; [`Error::Timeout`] if the time limit passed (the operation goes on).
+    #[inline]
     pub fn wait(&self) -> Result<T> {
-        self.wait_limited(self.limit)
+        match &self.state {
+            State::Done(outcome) => Ok(*outcome),
+            State::Begun(begun) => begun.wait(begun.limit),
+        }
     }
 
     /// As [`Operation::wait`], with a time limit of its own.
     ///
     /// # Errors
     /// As [`Operation::wait`].
+    #[inline]
     pub fn wait_for(&self, limit: Duration) -> Result<T> {
-        self.wait_limited(Some(limit))
-    }
-
-    fn wait_limited(&self, limit: Option<Duration>) -> Result<T> {
-        let value = match &self.state {
-            State::Done(value) => value.clone(),
-            State::Begun(completion) => {
-                self.node.outcome(&self.what, completion, limit).map_err(|error| error.of_unknown_fate(self.what.fate()))?
-            }
-        };
-        T::from_value(value).ok_or_else(|| Error::invalid(self.what.to_string(), "the outcome is of another kind (a defect)"))
+        match &self.state {
+            State::Done(outcome) => Ok(*outcome),
+            State::Begun(begun) => begun.wait(Some(limit)),
+        }
     }
 
     /// Its outcome, if it is settled.
@@ -189,7 +190,7 @@ impl<T: Outcome> Operation<T> {
     #[must_use]
     pub fn try_take(&self) -> Option<Result<T>> {
         // What is settled is not waited for.
-        self.is_done().then(|| self.wait_limited(Some(Duration::ZERO)))
+        self.is_done().then(|| self.wait_for(Duration::ZERO))
     }
 
     /// End it, if it has not ended: its memory is not touched any more, nor read. Whether it took place at the peer is not known then.
@@ -197,9 +198,9 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// What failed and why: most often that it was cancelled.
     pub fn cancel(self) -> Result<T> {
-        if let State::Begun(completion) = &self.state {
-            let asked = self.node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
-            self.node.outcome(&format_args!("cancelling the {}", self.what), &asked, self.limit)?;
+        if let State::Begun(Begun { node, completion, what, limit }) = &self.state {
+            let asked = node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
+            node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
         }
         self.wait()
     }
@@ -209,7 +210,7 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// A counter counts it ([`Operation::count_on`]): an operation tells one of them only.
     pub fn into_queue(self, queue: &CompletionQueue, context: u64) -> Result<()> {
-        self.tell(queue.sink(context, self.what.clone()))
+        self.tell(|what| queue.sink(context, what), |outcome| queue.take_done(context, outcome.to_bits()))
     }
 
     /// Count its end, once. It may have ended already.
@@ -217,32 +218,34 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// A counter counts it already.
     pub fn count_on(&self, counter: &Counter) -> Result<()> {
-        self.tell(counter.sink())
+        self.tell(|_| counter.sink(), |_| counter.count_done())
     }
 
-    fn tell(&self, sink: Box<dyn Sink>) -> Result<()> {
-        if !self.told.swap(true, Ordering::Relaxed) {
-            let completion = match &self.state {
-                State::Begun(completion) => Arc::clone(completion),
-                State::Done(value) => {
-                    let completion = Completion::new();
-                    completion.settle(Ok(value.clone()));
-                    completion
-                }
+    /// Told by the turn that settles it, or here and now if none will.
+    fn tell(&self, sink: impl FnOnce(What) -> Box<dyn Sink>, now: impl FnOnce(T)) -> Result<()> {
+        if self.told.swap(true, Ordering::Relaxed) {
+            let what = match &self.state {
+                State::Begun(begun) => begun.what.to_string(),
+                State::Done(_) => "an operation that is done".to_owned(),
             };
-            self.node.note(Request::Tell { completion, sink });
-            return Ok(());
+            return Err(Error::invalid(
+                what,
+                "its end is told to a counter already; an operation tells one counter or one queue",
+            ));
         }
-        Err(Error::invalid(
-            self.what.to_string(),
-            "its end is told to a counter already; an operation tells one counter or one queue",
-        ))
+        match &self.state {
+            State::Begun(Begun { node, completion, what, .. }) => {
+                node.note(Request::Tell { completion: Arc::clone(completion), sink: sink(what.clone()) });
+            }
+            State::Done(outcome) => now(*outcome),
+        }
+        Ok(())
     }
 
     /// Where its outcome appears; nowhere if it is done already.
     pub(crate) fn completion(&self) -> Option<&Arc<Completion>> {
         match &self.state {
-            State::Begun(completion) => Some(completion),
+            State::Begun(begun) => Some(&begun.completion),
             State::Done(_) => None,
         }
     }

@@ -73,6 +73,37 @@ fn a_shared_region_is_reached_without_its_owner() {
     });
 }
 
+/// MEM-18.2: operations that were done when they were begun are told like all others, and whoever sleeps for them is woken.
+#[test]
+fn queues_and_counters_are_told_of_what_was_done_at_once() {
+    const EACH: u64 = 50;
+    cluster_once(2, &Settings::default(), |job| {
+        let _inbox = job.publish("inbox", Region::shared(4096).unwrap(), Rights::ALL).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("inbox").unwrap();
+        let (queue, counter) = (job.completion_queue(), job.counter());
+        std::thread::scope(|threads| {
+            let counted = threads.spawn(|| counter.wait(EACH, Some(PATIENCE)).unwrap());
+            let told = threads.spawn(|| {
+                let mut told = Vec::new();
+                queue.wait(EACH as usize, Some(PATIENCE), &mut told).unwrap();
+                told
+            });
+            for n in 0..EACH {
+                let put = there.put_copy(64, b"counted").unwrap();
+                assert!(put.is_done());
+                put.count_on(&counter).unwrap();
+                assert!(put.into_queue(&queue, n).is_err(), "it tells one of them only");
+                there.fetch_add(0, 3).into_queue(&queue, n).unwrap();
+            }
+            assert_eq!(counted.join().unwrap().succeeded, EACH);
+            let told = told.join().unwrap();
+            let told: Vec<(u64, u64)> = told.into_iter().map(|one| (one.context, one.outcome.unwrap())).collect();
+            assert_eq!(told, (0..EACH).map(|n| (n, 3 * n)).collect::<Vec<_>>());
+        });
+        job.barrier().unwrap();
+    });
+}
+
 /// MEM-18.1, MEM-18.2: what the mapping does not allow, the owner judges, and says why.
 #[test]
 fn what_is_wrong_is_said_by_the_owner() {

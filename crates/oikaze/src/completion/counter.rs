@@ -46,12 +46,16 @@ struct ToCounter(Arc<Shared>);
 
 impl Sink for ToCounter {
     fn told(&self, outcome: &Outcome) {
-        let mut inside = lock(&self.0.0);
-        match outcome {
-            Ok(_) => inside.counts.succeeded += 1,
-            Err(_) => inside.counts.failed += 1,
-        }
-        let ended = inside.counts.ended();
+        self.0.count(outcome.is_ok());
+    }
+}
+
+impl Shared {
+    fn count(&self, succeeded: bool) {
+        let mut inside = lock(&self.0);
+        let counts = &mut inside.counts;
+        *if succeeded { &mut counts.succeeded } else { &mut counts.failed } += 1;
+        let ended = counts.ended();
         inside.waiters.wake(ended);
     }
 }
@@ -63,6 +67,12 @@ impl Counter {
 
     pub(crate) fn sink(&self) -> Box<dyn Sink> {
         Box::new(ToCounter(Arc::clone(&self.shared)))
+    }
+
+    /// One that was done when it was begun, of which no turn tells.
+    pub(crate) fn count_done(&self) {
+        self.shared.count(true);
+        self.node.tell_waiters();
     }
 
     /// How many have ended so far.

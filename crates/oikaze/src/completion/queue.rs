@@ -55,8 +55,14 @@ impl Sink for ToQueue {
             Ok(_) => Ok(0),
             Err(failure) => Err(Box::new((self.what.clone(), Failure::clone(failure)))),
         };
-        let mut inside = lock(&self.queue.0);
-        inside.entries.push_back(Entry { context: self.context, outcome });
+        self.queue.push(Entry { context: self.context, outcome });
+    }
+}
+
+impl Shared {
+    fn push(&self, entry: Entry) {
+        let mut inside = lock(&self.0);
+        inside.entries.push_back(entry);
         let there = inside.entries.len() as u64;
         inside.waiters.wake(there);
     }
@@ -69,6 +75,12 @@ impl CompletionQueue {
 
     pub(crate) fn sink(&self, context: u64, what: What) -> Box<dyn Sink> {
         Box::new(ToQueue { queue: Arc::clone(&self.shared), context, what })
+    }
+
+    /// One that was done when it was begun, of which no turn tells.
+    pub(crate) fn take_done(&self, context: u64, bits: u64) {
+        self.shared.push(Entry { context, outcome: Ok(bits) });
+        self.node.tell_waiters();
     }
 
     /// How many wait to be read.

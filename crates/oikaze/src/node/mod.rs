@@ -284,10 +284,7 @@ impl Node {
         fence(Ordering::SeqCst);
         let news = work.settled > 0 || work.received > 0;
         if news {
-            self.role.wake_all();
-            if work.settled > 0 && self.news_wanted.load(Ordering::Relaxed) {
-                self.news.signal();
-            }
+            self.wake_waiters(work.settled > 0);
         }
         if news || work.more {
             self.driver.wake();
@@ -299,6 +296,20 @@ impl Node {
         } else {
             self.helper.wake_before(next);
         }
+    }
+
+    fn wake_waiters(&self, settled: bool) {
+        self.role.wake_all();
+        if settled && self.news_wanted.load(Ordering::Relaxed) {
+            self.news.signal();
+        }
+    }
+
+    /// Something was settled that no turn knew of.
+    pub fn tell_waiters(&self) {
+        fence(Ordering::SeqCst);
+        self.wake_waiters(true);
+        self.driver.wake();
     }
 
     /// Does any node share memory with this one?

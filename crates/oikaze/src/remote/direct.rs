@@ -3,7 +3,7 @@
 
 use super::RemoteRegion;
 use crate::engine::Value;
-use crate::operation::{Operation, Outcome, Verb};
+use crate::operation::{Operation, Outcome};
 use crate::region::RegionSlice;
 use oikaze_os::neighbour::Mapped;
 use oikaze_protocol::rma::{AtomicOp, Signal};
@@ -16,11 +16,6 @@ impl RemoteRegion {
     }
 
     #[inline]
-    fn done<T: Outcome>(&self, value: Value, verb: Verb, offset: u64, len: u64) -> Operation<T> {
-        Operation::done(&self.peer.node, value, self.what(verb, offset, len))
-    }
-
-    #[inline]
     pub(super) fn put_direct(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Option<Operation<()>> {
         let mapped = self.direct()?;
         let signal = match signal {
@@ -29,25 +24,25 @@ impl RemoteRegion {
             None => None,
         };
         let put = from.use_directly(|source| mapped.write_from(offset, &source, signal));
-        put.then(|| self.done(Value::Done, Verb::Put, offset, from.len() as u64))
+        put.then(|| Operation::done(()))
     }
 
     #[inline]
     pub(super) fn put_bytes_direct(&self, offset: u64, bytes: &[u8]) -> Option<Operation<()>> {
         let put = self.direct()?.write(offset, bytes);
-        put.then(|| self.done(Value::Done, Verb::Put, offset, bytes.len() as u64))
+        put.then(|| Operation::done(()))
     }
 
     #[inline]
     pub(super) fn get_direct(&self, offset: u64, into: &RegionSlice) -> Option<Operation<()>> {
         let mapped = self.direct()?;
         let got = into.fill_directly(|region, at, len| mapped.read_to(offset, region, at, len));
-        got.then(|| self.done(Value::Done, Verb::Get, offset, into.len() as u64))
+        got.then(|| Operation::done(()))
     }
 
     #[inline]
-    pub(super) fn atomic_direct<T: Outcome>(&self, offset: u64, op: AtomicOp, verb: Verb) -> Option<Operation<T>> {
+    pub(super) fn atomic_direct<T: Outcome>(&self, offset: u64, op: AtomicOp) -> Option<Operation<T>> {
         let old = self.direct()?.atomic(offset, op)?;
-        Some(self.done(Value::Word(old), verb, offset, op.width().bytes()))
+        T::from_value(Value::Word(old)).map(Operation::done)
     }
 }

@@ -49,7 +49,7 @@ impl RemoteRegion {
     }
 
     fn atomic<T: Outcome>(&self, offset: u64, op: AtomicOp, fetch: bool, verb: Verb) -> Operation<T> {
-        if let Some(done) = self.atomic_direct(offset, op, verb) {
+        if let Some(done) = self.atomic_direct(offset, op) {
             return done;
         }
         let request = Request::Atomic { at: self.peer.rank, key: self.published.key, offset, op, fetch };
