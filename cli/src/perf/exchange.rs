@@ -1,7 +1,7 @@
 //! One operation at a time.
 
 use super::Test;
-use super::measure::{Bench, PATIENCE, histogram, since};
+use super::measure::{Bench, PATIENCE, histogram, lands, since};
 use hdrhistogram::Histogram;
 use oikaze::{Combine, Error, Operation, RemoteRegion, Result};
 use std::time::Instant;
@@ -77,7 +77,7 @@ impl Bench<'_> {
 
     /// Doubles of the source are added to those behind it.
     fn add_numbers(&self, there: &RemoteRegion) -> Result<()> {
-        there.accumulate::<f64>(self.flagged() as u64, Combine::Sum, self.source()?)?.wait_for(PATIENCE)
+        there.accumulate::<f64>(self.lands() as u64, Combine::Sum, self.source()?)?.wait_for(PATIENCE)
     }
 
     /// From the call to the completion.
@@ -90,14 +90,20 @@ impl Bench<'_> {
         self.local.slice(0..self.perf.size)
     }
 
-    /// Bytes of a payload that ends with a word; it lands behind its source, never on the same bytes.
+    /// Bytes of a payload that ends with a word.
     fn flagged(&self) -> usize {
         self.perf.size.next_multiple_of(8)
     }
 
+    /// It lands behind its source, and in lines of its own: a source that is written in the line where the peer's answer lands would be
+    /// fetched from there and back each time.
+    fn lands(&self) -> usize {
+        lands(self.perf.size)
+    }
+
     /// Where the word lands that ends a payload.
     pub fn flag_at(&self) -> u64 {
-        (2 * self.flagged() - 8) as u64
+        (self.lands() + self.flagged() - 8) as u64
     }
 
     /// Node 0 puts, node 1 sees the last word change and puts back. Flags are never 0, and each differs from the last.
@@ -118,7 +124,7 @@ impl Bench<'_> {
         let Some((_, there)) = &self.pair else { return Ok(None) };
         let len = self.flagged();
         self.local.store_u64(len as u64 - 8, flag)?;
-        Ok(Some(there.put(len as u64, self.local.slice(0..len)?)))
+        Ok(Some(there.put(self.lands() as u64, self.local.slice(0..len)?)))
     }
 
     /// Wait until the word that ends the peer's payload is as wanted.

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub const COLD: usize = 512 << 20;
 /// From this size on operations walk through as much; smaller ones are asked how many a second.
 const COLD_FROM: usize = 4096;
+/// Processors fetch cache lines in pairs.
+const LINE: usize = 128;
 /// A peer that says nothing for so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest operation: two of them fit into the memory.
@@ -113,7 +115,12 @@ impl<'a> Bench<'a> {
 
 /// Memory begins with what single operations use: a source, and a place where they land, and at its end the same for a header.
 pub fn exchanged(size: usize) -> usize {
-    (2 * size.next_multiple_of(8) + consecutive::ROOM).next_multiple_of(4096)
+    (lands(size) + size.next_multiple_of(8) + consecutive::ROOM).next_multiple_of(4096)
+}
+
+/// Where the peer's payload of this size lands: in lines of its own.
+pub fn lands(size: usize) -> usize {
+    size.next_multiple_of(LINE)
 }
 
 /// Behind it is the memory that many operations walk through.
