@@ -43,6 +43,8 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
         .map_err(|why| Error::invalid("joining the job", why))?;
     let (publisher, unseen) = Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     let choice = choose(&without)?;
+    // Found out now, while there is but one thread.
+    let _ = oikaze_os::hazard::makes_fences();
     let tracking = choice.to_string();
     let tracker: Arc<dyn Tracker> = choice.tracker;
 

@@ -129,7 +129,7 @@ fn what_is_wrong_is_said_by_the_owner() {
     });
 }
 
-/// MEM-18.3: after a region's end, or after its rights were taken back, nothing of it is touched, whatever neighbours do meanwhile.
+/// MEM-18.3, MEM-18.5: after a region's end, or after its rights were taken back, nothing of it is touched, whatever neighbours do meanwhile.
 #[test]
 fn nothing_is_touched_after_the_end() {
     const ROUNDS: u64 = 50;
@@ -211,4 +211,15 @@ fn a_fence_holds_back_mapped_puts_too() {
             job.barrier().unwrap();
         }
     });
+}
+
+/// MEM-18.5: so it is where the kernel makes no fences for others.
+#[test]
+fn nothing_is_touched_after_the_end_without_membarrier() {
+    // What the kernel grants is found out once in a process.
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "nothing_is_touched_after_the_end", "a_shared_region_is_reached_without_its_owner"]);
+    let output = again.env("OIKAZE_WITHOUT", "membarrier").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("2 passed"));
 }

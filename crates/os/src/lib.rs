@@ -5,6 +5,7 @@
 //! - [`board`]: numbers that a process shows to others, who look without disturbing it.
 //! - [`counting`]: an allocator for tests that say what is kept and that nothing is allocated.
 //! - [`cpu`]: which processors we may use, pinning, events, polling, how long to spin.
+//! - [`hazard`]: who is inside something that may end.
 //! - [`interfaces`]: the network interfaces of this machine.
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
@@ -19,6 +20,7 @@
 pub mod board;
 pub mod counting;
 pub mod cpu;
+pub mod hazard;
 pub mod interfaces;
 pub mod link;
 pub mod memory;

@@ -26,6 +26,8 @@ pub struct Without {
     pub ipv6: bool,
     /// Memory shared with nodes of the same machine; they are talked to over UDP.
     pub shm: bool,
+    /// Fences that the kernel makes for who goes in, when something ends (`membarrier`).
+    pub membarrier: bool,
     /// Placing pages by installing them; they are copied instead.
     pub install: bool,
     /// Placing pages by moving them (`UFFDIO_MOVE`); they are copied instead.
@@ -47,7 +49,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 13] = [
+const SWITCHES: [(&str, Switch); 14] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -58,6 +60,7 @@ const SWITCHES: [(&str, Switch); 13] = [
     ("connect", |w| &mut w.connect),
     ("ipv6", |w| &mut w.ipv6),
     ("shm", |w| &mut w.shm),
+    ("membarrier", |w| &mut w.membarrier),
     ("install", |w| &mut w.install),
     ("move", |w| &mut w.page_move),
     ("huge", |w| &mut w.huge),

@@ -2,18 +2,19 @@
 
 use super::neighbour::{Handed, Neighbour};
 use super::{Completion, Engine, Value};
+use oikaze_os::hazard::{make_fences, makes_fences};
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
-use oikaze_os::neighbour::{Mapped, Said, to_give};
+use oikaze_os::neighbour::{Gift, Mapped, Said, to_give};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
 use rustix::fd::AsFd;
 use std::sync::{Arc, Weak};
 
-/// What is said in the socket with a region's memory: this, key u64, length u64, line u32, rights u8.
+/// What is said in the socket with a region's memory: this, key u64, length u64, line u32, rights u8, whether the owner makes fences u8.
 const GIFT: &[u8; 4] = b"give";
-const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1;
+const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1 + 1;
 
 /// Regions of neighbours, mapped here or asked for.
 #[derive(Default)]
@@ -92,10 +93,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// No neighbour is let into this region any more; those inside are for the caller to wait for (MEM-18.3).
     pub(super) fn take_back(&mut self, slot: u32) {
+        let mut given = false;
         for &rank in &self.neighbours.ranks {
             if let Some(neighbour) = self.peers.get(rank).and_then(|peer| peer.neighbour.as_ref()) {
-                neighbour.pair.grants.take_back(slot);
+                given |= neighbour.pair.grants.take_back(slot);
             }
+        }
+        if given {
+            make_fences();
         }
     }
 
@@ -124,7 +129,7 @@ fn give(neighbour: &mut Neighbour, memory: &RegionTable, key: u64) -> Option<()>
     said.extend_from_slice(&key.to_le_bytes());
     said.extend_from_slice(&(region.len() as u64).to_le_bytes());
     said.extend_from_slice(&u32::try_from(index).ok()?.to_le_bytes());
-    said.push(rights.0);
+    said.extend_from_slice(&[rights.0, makes_fences().into()]);
     if neighbour.pair.line.say(&said, Some(file.as_fd())).is_err() {
         neighbour.pair.grants.withdraw(index);
         return None;
@@ -138,8 +143,8 @@ fn map(neighbour: &mut Neighbour, key: u64) -> Option<Arc<Mapped>> {
         neighbour.has_ended();
     }
     let at = neighbour.handed.iter().position(|handed| handed.key == key)?;
-    let Handed { len, rights, index, file, .. } = neighbour.handed.swap_remove(at);
-    neighbour.pair.map(&file, len, rights, index).ok().map(Arc::new)
+    let Handed { gift, .. } = neighbour.handed.swap_remove(at);
+    neighbour.pair.map(&gift).ok().map(Arc::new)
 }
 
 impl Handed {
@@ -149,9 +154,11 @@ impl Handed {
         let bytes: &[u8; GIFT_LEN] = said.bytes().try_into().ok()?;
         let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
         let index = bytes.get(20..24).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes)?;
-        let rights = Some(Rights(*bytes.get(24)?)).filter(|rights| Rights::ALL.contains(*rights))?;
+        let &[rights, makes_fences @ (0 | 1)] = bytes.get(24..)? else { return None };
+        let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
         let is_gift = bytes.starts_with(GIFT);
         let (key, len) = (word(4)?, usize::try_from(word(12)?).ok()?);
-        is_gift.then_some(Handed { key, len, rights, index: index as usize, file })
+        let gift = Gift { file, len, rights, index: index as usize, makes_fences: makes_fences == 1 };
+        is_gift.then_some(Handed { key, gift })
     }
 }

@@ -5,6 +5,7 @@
 use super::Engine;
 use super::neighbour::{Handed, Neighbour, Settled};
 use super::upward::Upward;
+use oikaze_os::hazard::make_fences;
 use oikaze_os::link::Link;
 use oikaze_os::neighbour::{Line, Pair, Watch};
 use oikaze_protocol::Rank;
@@ -80,14 +81,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything come meanwhile?
     pub fn doze(&mut self) -> bool {
         let Self { neighbours, peers, .. } = self;
-        let mut news = false;
+        let (mut news, mut given) = (false, false);
         for &rank in &neighbours.ranks {
             if let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) {
                 neighbour.pair.inward.fall_asleep();
                 news |= neighbour.has_news();
+                given |= neighbour.pair.grants.any();
             }
         }
         neighbours.dozed = true;
+        if given {
+            // Whoever stores in a region of ours looks whether we sleep without a fence of its own (MEM-18.5).
+            make_fences();
+        }
         news
     }
 

@@ -1,6 +1,5 @@
 //! Memory of this node that operations may use, and that peers may reach if it is published.
 
-mod direct;
 mod handle;
 mod registration;
 
@@ -8,8 +7,8 @@ pub use handle::RemoteId;
 
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
-use direct::Direct;
-use oikaze_os::memory::{Gather, Holder, Region, RegionKind, Registered};
+use oikaze_os::hazard::Hazard;
+use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
@@ -32,7 +31,9 @@ struct Inner {
     limit: Option<Duration>,
     /// The name under which it is published.
     name: Mutex<Option<String>>,
-    direct: Direct,
+    /// Threads that read or write it by themselves, for an operation that is done when the call returns: the engine knows nothing of them, and
+    /// the region's end waits for them.
+    direct: Hazard,
 }
 
 impl Inner {
@@ -59,7 +60,7 @@ impl LocalRegion {
         let registered = |engine: &mut RealEngine| {
             let registered = engine.memory().insert(region.clone(), rights)?;
             let (node, name) = (Arc::clone(node), Mutex::new(name));
-            Ok(Self::hold(engine, Inner { node, region, registered, limit, name, direct: Direct::default() }))
+            Ok(Self::hold(engine, Inner { node, region, registered, limit, name, direct: Hazard::default() }))
         };
         node.with_engine(registered)
     }
@@ -139,6 +140,8 @@ impl LocalRegion {
 /// Look again and again, for about a microsecond.
 fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     const LOOKS: u32 = 64;
+    /// Looks one after the other, for as long as an answer takes that is under way; then as many with a pause between them, which takes longer
+    /// than a look, but leaves a core that two threads share to the other one.
     for _ in 0..LOOKS {
         if let Some(found) = look() {
             return Some(found);
@@ -190,10 +193,10 @@ impl RegionSlice {
 
     /// Read its bytes where they are, by this thread; `false` if the region is registered no more, or `act` says so.
     #[inline]
-    pub(crate) fn use_directly(&self, act: impl FnOnce(Gather) -> bool) -> bool {
+    pub(crate) fn use_directly(&self, act: impl FnOnce(&[u8]) -> bool) -> bool {
         let inner = &*self.region.inner;
         let Some(_inside) = inner.direct.enter() else { return false };
-        inner.region.lend(self.range.start as u64, self.range.len() as u64).is_ok_and(act)
+        inner.region.with_bytes(self.range.start as u64, self.range.len() as u64, act).is_ok_and(|done| done)
     }
 
     /// Write its bytes where they are, by this thread, as [`RegionSlice::use_directly`]; `act` is given region, offset and length.

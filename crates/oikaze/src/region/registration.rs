@@ -107,7 +107,7 @@ impl LocalRegion {
                 registered,
                 limit: *limit,
                 name: Mutex::new(if outcome.is_ok() { name.clone() } else { None }),
-                direct: super::Direct::default(),
+                direct: super::Hazard::default(),
             };
             Ok((LocalRegion::hold(engine, inner), outcome))
         });

@@ -23,13 +23,13 @@ impl RemoteRegion {
             Some(_) => return None,
             None => None,
         };
-        let put = from.use_directly(|source| mapped.write_from(offset, &source, signal));
+        let put = from.use_directly(|source| mapped.write(offset, source, signal));
         put.then(|| Operation::done(()))
     }
 
     #[inline]
     pub(super) fn put_bytes_direct(&self, offset: u64, bytes: &[u8]) -> Option<Operation<()>> {
-        let put = self.direct()?.write(offset, bytes);
+        let put = self.direct()?.write(offset, bytes, None);
         put.then(|| Operation::done(()))
     }
 

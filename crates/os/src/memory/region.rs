@@ -346,6 +346,18 @@ impl Region {
         Ok(super::Gather::new(at, len as usize, hold))
     }
 
+    /// Look at bytes where they are, through the mapping that is never watched: the source of a copy. Should somebody change them meanwhile,
+    /// what is copied is some mixture.
+    ///
+    /// # Errors
+    /// [`AccessError`]: out of bounds, or the lending scope has ended.
+    #[inline]
+    pub fn with_bytes<R>(&self, offset: u64, len: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R, AccessError> {
+        // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call; bytes have no invalid values. As with
+        // [`super::Gather::with_bytes`], a writer races with `look` as with the kernel's copy.
+        self.reach(Side::Runtime, offset, len, |at| look(unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) }))
+    }
+
     /// As [`Region::write`], on the runtime's behalf: through the mapping that is never watched.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn write_as_runtime(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {

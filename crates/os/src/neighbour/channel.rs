@@ -20,8 +20,8 @@ mod layout {
     pub const LINE: usize = 128;
     pub const REFUSALS: usize = REFUSALS_TOLD;
     pub const RING: usize = RING_BYTES;
-    /// The second page is for regions that are mapped (`super::super::grants`).
-    pub const CONTROL: usize = 2 * PAGE;
+    /// The second and third pages are for regions that are mapped (`super::super::marks`).
+    pub const CONTROL: usize = 3 * PAGE;
 }
 
 #[cfg(all(test, loom))]
@@ -205,8 +205,14 @@ impl Writer {
 
 /// See [`Writer::must_wake`].
 #[inline]
-pub(super) fn must_wake(memory: &Memory) -> bool {
+fn must_wake(memory: &Memory) -> bool {
     fence(Ordering::SeqCst);
+    is_asleep(memory)
+}
+
+/// Must the reader be woken? Between what it is to see and this look there is a fence (MEM-16.5, MEM-18.5).
+#[inline]
+pub(super) fn is_asleep(memory: &Memory) -> bool {
     memory.load(ASLEEP, Ordering::Relaxed) != 0 && memory.swap(ASLEEP, 0, Ordering::AcqRel) != 0
 }
 

@@ -1,47 +1,35 @@
-//! Regions of one node that a neighbour has mapped (spec/memory.md, MEM-18): it reaches them by itself, until they are taken back.
-//!
-//! Each has a line in memory that both map: the owner writes there that it is over, the neighbour counts there who is inside. Who goes in counts
-//! first and looks then; who takes back writes first and looks then (Dekker's argument, with sequentially consistent operations): either
-//! the owner sees somebody inside, and waits, or whoever comes sees that it is over.
+//! Regions of one node that a neighbour has mapped (spec/memory.md, MEM-18): it reaches them by itself, until they are taken back. Who is
+//! inside meanwhile stands in memory that both map ([`Marks`]).
 
 use super::line::Line;
-use super::memory::{Memory, Ordering};
+use super::marks::{Marks, Seen};
+use super::memory::Memory;
+use crate::hazard::fences::{self, Reach};
+use crate::hazard::place;
+use crate::memory::Region;
 use crate::memory::mapping::Mapping;
-use crate::memory::{Gather, Region};
-use oikaze_protocol::limits::{GRANTS, PAGE};
+use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{AtomicOp, Rights};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SealFlags, fcntl_get_seals, fstat};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where the lines begin in the memory of the owner's direction, and what is in each.
-const AT: usize = PAGE;
-const LINE: usize = 64;
-const OVER: usize = 0;
-const INSIDE: usize = 8;
-const DROPPED: usize = 16;
 /// Longer memory is mapped where huge pages fit.
 const HUGE: usize = 2 << 20;
-
-const _: () = assert!(GRANTS * LINE <= PAGE);
-
-fn line(index: usize) -> usize {
-    AT + LINE * (index % GRANTS)
-}
 
 /// What an owner has given, by line: the number of the region.
 #[derive(Debug)]
 pub struct Grants {
-    memory: Memory,
+    marks: Marks,
     given: [Option<u32>; GRANTS],
     any: bool,
 }
 
 impl Grants {
     pub(super) fn new(memory: Memory) -> Grants {
-        Grants { memory, given: [None; GRANTS], any: false }
+        Grants { marks: Marks::new(memory), given: [None; GRANTS], any: false }
     }
 
     /// Is anything given?
@@ -52,16 +40,12 @@ impl Grants {
 
     /// A line for a region, if one is free: its number.
     pub fn give(&mut self, slot: u32) -> Option<usize> {
-        let free = |(index, given): &(usize, &mut Option<u32>)| {
-            // One that was taken back is free when nobody can look at it any more.
-            given.is_none() || self.memory.load(line(*index) + DROPPED, Ordering::Acquire) != 0
-        };
-        let (index, given) = self.given.iter_mut().enumerate().find(free)?;
+        let Grants { marks, given, any } = self;
+        // One that was taken back is free when nobody can look at it any more.
+        let (index, given) = given.iter_mut().enumerate().find(|(index, given)| given.is_none() || marks.is_dropped(*index))?;
         *given = Some(slot);
-        for word in [OVER, INSIDE, DROPPED] {
-            self.memory.store(line(index) + word, 0, Ordering::Relaxed);
-        }
-        self.any = true;
+        marks.begin(index);
+        *any = true;
         Some(index)
     }
 
@@ -72,20 +56,16 @@ impl Grants {
         }
     }
 
-    /// The neighbour is let into this region no more.
-    pub fn take_back(&self, slot: u32) {
-        for index in self.lines_of(slot) {
-            self.memory.swap(line(index) + OVER, 1, Ordering::SeqCst);
-        }
+    /// The neighbour is let into this region no more, once [fences](crate::hazard::make_fences) are made. Had it been given the region?
+    #[must_use]
+    pub fn take_back(&self, slot: u32) -> bool {
+        self.lines_of(slot).inspect(|index| self.marks.end(*index)).count() > 0
     }
 
     /// Is somebody inside?
     #[must_use]
     pub fn is_inside(&self, slot: u32) -> bool {
-        self.lines_of(slot).any(|index| {
-            let at = line(index);
-            self.memory.load(at + DROPPED, Ordering::Acquire) == 0 && self.memory.load(at + INSIDE, Ordering::SeqCst) != 0
-        })
+        self.lines_of(slot).any(|index| self.marks.is_inside(index))
     }
 
     fn lines_of(&self, slot: u32) -> impl Iterator<Item = usize> {
@@ -113,10 +93,10 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Wake it if it sleeps (MEM-18.4).
+    /// Wake it if it sleeps (MEM-18.4). There was a fence before.
     #[inline]
-    pub fn ring(&self) {
-        if super::channel::must_wake(&self.memory) {
+    fn ring(&self) {
+        if super::channel::is_asleep(&self.memory) {
             self.line.wake();
         }
     }
@@ -128,40 +108,53 @@ impl Bell {
 pub struct Mapped {
     region: Region,
     rights: Rights,
-    memory: Memory,
+    marks: Marks,
     index: usize,
+    /// The owner makes this process's fences.
+    asymmetric: bool,
     bell: Bell,
     cut_off: AtomicBool,
 }
 
+/// What a neighbour has given: its file, and what was said with it.
+#[derive(Debug)]
+pub struct Gift {
+    /// Its memory.
+    pub file: OwnedFd,
+    /// Bytes.
+    pub len: usize,
+    /// What it grants on all of them.
+    pub rights: Rights,
+    /// Its line.
+    pub index: usize,
+    /// Its owner makes the fences of who reaches it ([`crate::hazard::makes_fences`]).
+    pub makes_fences: bool,
+}
+
 /// Whoever is inside.
-struct Inside<'m>(&'m Mapped);
+struct Inside<'m>(&'m Mapped, Seen);
 
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
-        let at = line(self.0.index);
-        self.0.memory.subtract(at + INSIDE, 1);
-        if self.0.memory.load(at + OVER, Ordering::SeqCst) != 0 {
+        let Inside(mapped, seen) = self;
+        mapped.marks.clear(mapped.index, seen);
+        fences::light(mapped.asymmetric);
+        if mapped.marks.is_over(mapped.index) {
             // Its owner may wait for that.
-            self.0.bell.ring();
+            mapped.bell.ring();
         }
     }
 }
 
 impl Mapped {
-    /// Map `len` bytes of a file that came with line `index`.
+    /// Map what was given.
     ///
     /// # Errors
-    /// It is shorter, or may become shorter, or cannot be mapped.
-    pub(super) fn new(
-        file: &OwnedFd,
-        len: usize,
-        rights: Rights,
-        index: usize,
-        memory: Memory,
-        bell: Bell,
-    ) -> io::Result<Mapped> {
+    /// The file is shorter, or may become shorter, or cannot be mapped.
+    pub(super) fn new(gift: &Gift, memory: Memory, bell: Bell) -> io::Result<Mapped> {
+        let Gift { file, len, rights, index, makes_fences } = gift;
+        let (len, rights, index) = (*len, *rights, *index);
         let long_enough = usize::try_from(fstat(file)?.st_size).is_ok_and(|size| len > 0 && size >= len);
         if !long_enough || !fcntl_get_seals(file)?.contains(SealFlags::SHRINK) || index >= GRANTS {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the region's memory is shorter than it says, or not sealed"));
@@ -176,9 +169,10 @@ impl Mapped {
         let mapping = Arc::new(mapping.map_err(io::Error::other)?);
         let at = mapping.base();
         // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes references into them. They are written
-        // only where `rights` has WRITE (see `inside`), and then the mapping is writable.
+        // only where `rights` has WRITE (see `enter`), and then the mapping is writable.
         let region = unsafe { Region::from_alias(mapping, at, len) };
-        Ok(Mapped { region, rights, memory, index, bell, cut_off: AtomicBool::new(false) })
+        let asymmetric = *makes_fences && fences::are_asymmetric(Reach::Machine);
+        Ok(Mapped { region, rights, marks: Marks::new(memory), index, asymmetric, bell, cut_off: AtomicBool::new(false) })
     }
 
     /// The owner is gone: nothing is done here any more.
@@ -191,37 +185,32 @@ impl Mapped {
         if !self.rights.contains(right) || self.cut_off.load(Ordering::Relaxed) {
             return None;
         }
-        let at = line(self.index);
-        self.memory.add(at + INSIDE, 1);
-        let inside = Inside(self);
-        (self.memory.load(at + OVER, Ordering::SeqCst) == 0).then_some(inside)
+        let inside = Inside(self, self.marks.set(self.index, place()));
+        fences::light(self.asymmetric);
+        (!self.marks.is_over(self.index)).then_some(inside)
     }
 
-    /// Write bytes; `false`: it must be done by the other way.
+    /// Out again, having changed something: whoever waits for it is woken.
     #[inline]
-    #[must_use]
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> bool {
-        let done = self.enter(Rights::WRITE).is_some_and(|_inside| self.region.write(offset, bytes).is_ok());
-        if done {
-            self.bell.ring();
-        }
-        done
+    fn leave(&self, inside: Inside<'_>) {
+        // Its fence is between the change and the look whether the owner sleeps, too.
+        drop(inside);
+        self.bell.ring();
     }
 
-    /// Write what is in a region of ours, and then add to a word, if asked.
+    /// Write bytes, and then add to a word, if asked; `false`: it must be done by the other way.
     #[inline]
     #[must_use]
-    pub fn write_from(&self, offset: u64, source: &Gather, signal: Option<(u64, u64)>) -> bool {
-        let done = self.enter(Rights::WRITE).is_some_and(|_inside| {
-            let may_signal = signal.is_none_or(|(at, _)| {
-                self.rights.contains(Rights::ATOMIC) && at.is_multiple_of(8) && self.region.check_bounds(at, 8).is_ok()
-            });
-            may_signal
-                && source.with_bytes(|bytes| self.region.write(offset, bytes)).is_ok()
-                && signal.is_none_or(|(at, add)| self.region.fetch_add(at, add).is_ok())
+    pub fn write(&self, offset: u64, bytes: &[u8], signal: Option<(u64, u64)>) -> bool {
+        let Some(inside) = self.enter(Rights::WRITE) else { return false };
+        let may_signal = signal.is_none_or(|(at, _)| {
+            self.rights.contains(Rights::ATOMIC) && at.is_multiple_of(8) && self.region.check_bounds(at, 8).is_ok()
         });
+        let done = may_signal
+            && self.region.write(offset, bytes).is_ok()
+            && signal.is_none_or(|(at, add)| self.region.fetch_add(at, add).is_ok());
         if done {
-            self.bell.ring();
+            self.leave(inside);
         }
         done
     }
@@ -231,7 +220,7 @@ impl Mapped {
     #[must_use]
     pub fn read_to(&self, offset: u64, into: &Region, at: u64, len: u64) -> bool {
         self.enter(Rights::READ).is_some_and(|_inside| {
-            self.region.lend(offset, len).is_ok_and(|bytes| bytes.with_bytes(|bytes| into.write_as_runtime(at, bytes)).is_ok())
+            self.region.with_bytes(offset, len, |bytes| into.write_as_runtime(at, bytes).is_ok()).is_ok_and(|done| done)
         })
     }
 
@@ -241,12 +230,9 @@ impl Mapped {
     pub fn atomic(&self, offset: u64, op: AtomicOp) -> Option<u64> {
         let aligned = offset.is_multiple_of(op.width().bytes());
         let inside = self.enter(Rights::ATOMIC).filter(|_| aligned && self.rights.contains(Rights::WRITE))?;
-        let old = self.region.atomic(offset, op).ok();
-        drop(inside);
-        if old.is_some() {
-            self.bell.ring();
-        }
-        old
+        let old = self.region.atomic(offset, op).ok()?;
+        self.leave(inside);
+        Some(old)
     }
 }
 
@@ -258,7 +244,6 @@ impl PartialEq for Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // The owner may give the line to another region.
-        self.memory.store(line(self.index) + DROPPED, 1, Ordering::Release);
+        self.marks.drop_line(self.index);
     }
 }

@@ -86,7 +86,7 @@ mod real {
         }
 
         pub fn add(&self, place: usize, value: u64) {
-            self.word(place).fetch_add(value, Ordering::SeqCst);
+            self.word(place).fetch_add(value, Ordering::Relaxed);
         }
 
         pub fn subtract(&self, place: usize, value: u64) {
@@ -155,6 +155,12 @@ mod modelled {
         }
         pub fn swap(&self, place: usize, value: u64, order: Ordering) -> u64 {
             self.0[place / 8].swap(value, order)
+        }
+        pub fn add(&self, place: usize, value: u64) {
+            self.0[place / 8].fetch_add(value, Ordering::Relaxed);
+        }
+        pub fn subtract(&self, place: usize, value: u64) {
+            self.0[place / 8].fetch_sub(value, Ordering::Release);
         }
         pub fn write(&self, place: usize, part: &Part<'_>) {
             let Part::Bytes(bytes) = part else { return };

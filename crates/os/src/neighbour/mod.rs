@@ -16,6 +16,7 @@ mod doorway;
 mod grants;
 #[cfg(not(all(test, loom)))]
 mod line;
+mod marks;
 mod memory;
 #[cfg(all(test, loom))]
 mod models;
@@ -28,7 +29,7 @@ pub use channel::{Full, Reader, Writer};
 #[cfg(not(all(test, loom)))]
 pub use doorway::{CALLERS_MAX, Doorway};
 #[cfg(not(all(test, loom)))]
-pub use grants::{Bell, Grants, Mapped, to_give};
+pub use grants::{Bell, Gift, Grants, Mapped, to_give};
 #[cfg(not(all(test, loom)))]
 pub use line::{Line, Said, Stranger};
 pub use memory::Part;

@@ -1,8 +1,13 @@
 //! A channel between two processes, tried as one between two threads ([`crate::models`]).
 
 use super::channel::{CHANNEL, Reader, Writer};
+use super::marks::{Marks, layout};
 use super::memory::{Memory, Part};
+use crate::hazard::models::{Interruption, STEPS};
 use crate::models::model;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{Ordering, fence};
 use loom::thread;
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::wind::Refusal;
@@ -90,4 +95,63 @@ fn loom_sleep() {
         let woken = writing.join().unwrap();
         assert!(seen || woken);
     });
+}
+
+/// MEM-18.3, MEM-18.5: who reaches a region that its owner ends has got in and is waited for, or does not get in; with fences on both sides,
+/// or all made by the owner.
+fn one_reaches_one_ends(place: Option<usize>, fence_at: Option<usize>) {
+    model(3, move || {
+        let marks = Marks::new(Memory::of(layout::ALL));
+        marks.begin(1);
+        let used = Arc::new(UnsafeCell::new(0));
+        let interruption = Interruption::new();
+        let reaching = {
+            let (marks, used, interruption) = (marks.clone(), Arc::clone(&used), Arc::clone(&interruption));
+            thread::spawn(move || {
+                let step = |step| fence_at.iter().for_each(|at| interruption.step(*at, step));
+                step(0);
+                let seen = marks.set(1, place);
+                if fence_at.is_some() {
+                    step(1)
+                } else {
+                    fence(Ordering::SeqCst)
+                }
+                let is_over = marks.is_over(1);
+                step(2);
+                if !is_over {
+                    // SAFETY: whoever has got in is waited for.
+                    used.with_mut(|used| unsafe { *used += 1 });
+                }
+                step(3);
+                marks.clear(1, &seen);
+                step(4);
+            })
+        };
+        marks.end(1);
+        if fence_at.is_some() {
+            interruption.heavy()
+        } else {
+            fence(Ordering::SeqCst)
+        }
+        while marks.is_inside(1) {
+            thread::yield_now();
+        }
+        // SAFETY: nobody gets in any more, and nobody is inside.
+        used.with_mut(|used| unsafe { *used += 1 });
+        reaching.join().unwrap();
+        marks.drop_line(1);
+        assert!(marks.is_dropped(1) && !marks.is_inside(1));
+    });
+}
+
+#[test]
+fn loom_marks_with_fences_on_both_sides() {
+    [None, Some(0)].into_iter().for_each(|place| one_reaches_one_ends(place, None));
+}
+
+#[test]
+fn loom_marks_with_fences_of_the_owner() {
+    for at in 0..STEPS {
+        [None, Some(0)].into_iter().for_each(|place| one_reaches_one_ends(place, Some(at)));
+    }
 }

@@ -1,12 +1,11 @@
 //! One side of the memory that two neighbours share.
 
 use super::channel::{CHANNEL, Reader, Writer};
-use super::grants::{Bell, Grants, Mapped};
+use super::grants::{Bell, Gift, Grants, Mapped};
 use super::line::{Line, line_pair};
 use super::memory::Memory;
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, sealed_file};
-use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::io;
@@ -78,9 +77,9 @@ impl Pair {
     ///
     /// # Errors
     /// What came with it cannot be mapped.
-    pub fn map(&self, file: &OwnedFd, len: usize, rights: Rights, index: usize) -> io::Result<Mapped> {
+    pub fn map(&self, gift: &Gift) -> io::Result<Mapped> {
         let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
-        Mapped::new(file, len, rights, index, self.theirs.clone(), bell)
+        Mapped::new(gift, self.theirs.clone(), bell)
     }
 
     /// Both sides, for two engines of one process (tests, examples).

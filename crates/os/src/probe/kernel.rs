@@ -20,6 +20,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
     findings.push(unprivileged());
     findings.extend([TrackerKind::UserfaultfdFull, TrackerKind::UserfaultfdUserMode].map(mode));
     findings.extend(features());
+    findings.push(barriers());
     findings.push(chosen(without));
     findings
 }
@@ -116,6 +117,15 @@ fn features() -> Vec<Finding> {
             .fix("Upgrade the kernel; until then pages are tracked by mprotect.")
     });
     features.collect()
+}
+
+fn barriers() -> Finding {
+    let needed = "for puts between nodes of one machine without fences of their own";
+    if crate::hazard::makes_fences() {
+        return Finding::new("membarrier", "works (tried)", needed, Verdict::Good);
+    }
+    Finding::new("membarrier", "refused, or switched off", needed, Verdict::Degraded)
+        .fix("Permit membarrier in the sandbox; remove it from OIKAZE_WITHOUT if it is there.")
 }
 
 fn chosen(without: &Without) -> Finding {

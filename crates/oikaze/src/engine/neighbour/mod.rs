@@ -8,15 +8,13 @@ mod tests;
 
 use incoming::{Given, Incoming};
 use oikaze_os::memory::RegionTable;
-use oikaze_os::neighbour::Pair;
+use oikaze_os::neighbour::{Gift, Pair};
 use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
 use oikaze_protocol::limits::LAST_LOOKS;
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
-use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Message, PostError, Refusal, Token, Upper};
 use outgoing::Outgoing;
-use rustix::fd::OwnedFd;
 
 counters! {
 /// What went through the rings of one neighbour.
@@ -55,10 +53,7 @@ pub(super) struct Neighbour {
 /// Memory of a region, as it came.
 pub(super) struct Handed {
     pub key: u64,
-    pub len: usize,
-    pub rights: Rights,
-    pub index: usize,
-    pub file: OwnedFd,
+    pub gift: Gift,
 }
 
 impl Neighbour {

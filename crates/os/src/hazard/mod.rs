@@ -1,0 +1,192 @@
+//! Who is inside something that may end, so that its end can wait for them: hazard marks (Michael 2004), set and cleared by plain stores.
+//!
+//! Who goes in marks itself first and looks then whether it is over; who ends it says so first and looks then at the marks. With a fence
+//! between the two steps of each, one of them sees the other (Dekker's argument). Going in is frequent and an end is rare, so where the kernel
+//! permits it the fence of those who go in is left to who ends it (`fences`).
+//!
+//! Each thread has a place for its mark; threads for which there is none are counted instead. [`Hazard`] is for threads of this
+//! process; what two processes share has its marks in memory that both map (`neighbour::marks`).
+
+#[cfg_attr(all(test, loom), allow(dead_code))]
+pub(crate) mod fences;
+#[cfg(all(test, loom))]
+pub(crate) mod models;
+#[cfg(not(all(test, loom)))]
+mod place;
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicBool, AtomicUsize};
+#[cfg(not(all(test, loom)))]
+pub(crate) use place::place;
+use std::sync::atomic::Ordering;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use fences::Reach;
+
+/// Threads that have a place.
+#[cfg(not(all(test, loom)))]
+pub(crate) const PLACES: usize = 64;
+#[cfg(all(test, loom))]
+pub(crate) const PLACES: usize = 2;
+
+/// The mark of one thread: which hazard it is inside, 0 for none. Only that thread writes it, and does so often.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Mark(AtomicUsize);
+
+#[cfg(not(all(test, loom)))]
+static MARKS: [Mark; PLACES] = [const { Mark(AtomicUsize::new(0)) }; PLACES];
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    static ref MARKS: [Mark; PLACES] = [Mark(AtomicUsize::new(0)), Mark(AtomicUsize::new(0))];
+}
+
+/// Does this process make fences for processes that share memory with it? The kernel is asked once, which is cheap while there is one thread.
+#[must_use]
+pub fn makes_fences() -> bool {
+    fences::are_asymmetric(Reach::Machine)
+}
+
+/// Make them: between what this process has said (that something is over, that it sleeps) and what it looks at afterwards.
+pub fn make_fences() {
+    fences::heavy(Reach::Machine);
+}
+
+/// Something of this process that threads go into, and that ends once.
+#[derive(Debug, Default)]
+pub struct Hazard {
+    over: AtomicBool,
+    /// Those inside that have set no mark.
+    counted: AtomicUsize,
+}
+
+/// A thread that is inside, until this is dropped.
+#[derive(Debug)]
+pub struct Inside<'h> {
+    hazard: &'h Hazard,
+    mark: Option<&'static Mark>,
+}
+
+impl Hazard {
+    /// Go in, unless it has ended.
+    #[cfg(not(all(test, loom)))]
+    #[inline]
+    #[must_use]
+    pub fn enter(&self) -> Option<Inside<'_>> {
+        self.enter_by(place(), || fences::light(fences::are_asymmetric(Reach::Process)))
+    }
+
+    #[inline]
+    fn enter_by(&self, place: Option<usize>, light: impl FnOnce()) -> Option<Inside<'_>> {
+        // A thread that is inside something else already has its mark in use.
+        let mark = place.and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0);
+        match mark {
+            Some(mark) => mark.0.store(self.name(), Ordering::Relaxed),
+            None => _ = self.counted.fetch_add(1, Ordering::Relaxed),
+        }
+        let inside = Inside { hazard: self, mark };
+        light();
+        (!self.over.load(Ordering::Acquire)).then_some(inside)
+    }
+
+    /// Nobody gets in any more; who has got in is [inside](Hazard::is_inside).
+    #[cfg(not(all(test, loom)))]
+    pub fn end(&self) {
+        self.end_by(|| fences::heavy(Reach::Process));
+    }
+
+    fn end_by(&self, heavy: impl FnOnce()) {
+        self.over.store(true, Ordering::Relaxed);
+        heavy();
+    }
+
+    /// Has it ended, with somebody still inside?
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.over.load(Ordering::Relaxed) && self.is_inside()
+    }
+
+    /// Is somebody inside? Means something once it has ended.
+    fn is_inside(&self) -> bool {
+        self.counted.load(Ordering::Acquire) != 0 || MARKS.iter().any(|mark| mark.0.load(Ordering::Acquire) == self.name())
+    }
+
+    /// What its marks say: it stays in its place for as long as somebody is inside.
+    fn name(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.mark {
+            Some(mark) => mark.0.store(0, Ordering::Release),
+            None => _ = self.hazard.counted.fetch_sub(1, Ordering::Release),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Hazard, PLACES, place};
+    use std::sync::{Arc, Barrier, mpsc};
+
+    #[test]
+    fn nobody_gets_in_after_the_end_and_who_is_inside_is_seen() {
+        let (one, other) = (Hazard::default(), Hazard::default());
+        let outer = one.enter().unwrap();
+        // Inside two at once: one of them is counted.
+        let inner = other.enter().unwrap();
+        one.end();
+        assert!(one.enter().is_none() && one.is_ending() && other.enter().is_some() && !other.is_ending());
+        drop(outer);
+        assert!(!one.is_ending());
+        other.end();
+        assert!(other.is_ending());
+        drop(inner);
+        assert!(!other.is_ending());
+    }
+
+    /// More threads than places: those without one are counted, and places of threads that have ended are taken again.
+    #[test]
+    fn any_number_of_threads_is_seen() {
+        let hazard = Arc::new(Hazard::default());
+        let threads = 2 * PLACES;
+        let all_in = Barrier::new(threads + 1);
+        for round in 0..2 {
+            let hazard = if round == 0 { Arc::clone(&hazard) } else { Arc::new(Hazard::default()) };
+            std::thread::scope(|scope| {
+                let leave: Vec<_> = (0..threads)
+                    .map(|_| {
+                        let (leave, told) = mpsc::channel::<()>();
+                        let (hazard, all_in) = (Arc::clone(&hazard), &all_in);
+                        let thread = scope.spawn(move || {
+                            let inside = hazard.enter().unwrap();
+                            all_in.wait();
+                            told.recv().unwrap();
+                            drop(inside);
+                            place()
+                        });
+                        (leave, thread)
+                    })
+                    .collect();
+                all_in.wait();
+                hazard.end();
+                let mut places = Vec::new();
+                for (leave, thread) in leave {
+                    assert!(hazard.is_ending());
+                    leave.send(()).unwrap();
+                    places.extend(thread.join().unwrap());
+                }
+                assert!(!hazard.is_ending());
+                places.sort_unstable();
+                let taken = places.len();
+                places.dedup();
+                // Threads of other tests have places, too; threads that wait for each other all at once have different ones.
+                assert!(taken == places.len() && taken > 0 && taken <= PLACES, "{taken}");
+            });
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Places for marks, one a thread.
+
+use super::PLACES;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const _: () = assert!(PLACES == u64::BITS as usize);
+
+/// One bit each.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// Held by a thread until it ends.
+struct Place(usize);
+
+impl Place {
+    /// The first that is free.
+    fn take() -> Option<Place> {
+        let first_free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
+        let taken = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free).ok()?;
+        Some(Place(taken.trailing_ones() as usize))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        TAKEN.fetch_and(!(1 << self.0), Ordering::Release);
+    }
+}
+
+thread_local! {
+    static PLACE: Option<Place> = Place::take();
+}
+
+/// This thread's place; none if other threads have them all, or it is about to end.
+#[inline]
+pub(crate) fn place() -> Option<usize> {
+    PLACE.try_with(|place| place.as_ref().map(|place| place.0)).ok().flatten()
+}
