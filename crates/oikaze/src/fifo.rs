@@ -1,7 +1,7 @@
 //! A FIFO at its owner: what peers have pushed is taken out, by any number of threads.
 
 use crate::node::Node;
-use crate::region::LocalRegion;
+use crate::region::{LocalRegion, RemoteId};
 use crate::{Error, Job, Result, Rights};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::fifo::{self as os, Shape};
@@ -17,7 +17,7 @@ pub struct Fifo {
     queue: os::Fifo,
     name: Arc<str>,
     limit: Option<Duration>,
-    _published: LocalRegion,
+    published: LocalRegion,
 }
 
 impl Fifo {
@@ -32,7 +32,13 @@ impl Fifo {
         // Formatted before anybody can know of it.
         let queue = os::Fifo::format(region.clone(), shape)?;
         let published = job.publish(name, region, Rights::PUSH)?;
-        Ok(Fifo { node: Arc::clone(&job.node), queue, name: name.into(), limit: job.time_limit(), _published: published })
+        Ok(Fifo { node: Arc::clone(&job.node), queue, name: name.into(), limit: job.time_limit(), published })
+    }
+
+    /// How any node can name it ([`Job::remote_fifo`]).
+    #[must_use]
+    pub fn remote_id(&self) -> RemoteId {
+        self.published.remote_id()
     }
 
     /// How many elements it holds.

@@ -1,6 +1,7 @@
 //! Joining: from what a launcher left in the environment to a node that is connected to all others.
 
 use crate::engine::{Engine, Setup};
+use crate::handle::Handles;
 use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates};
 use crate::job::neighbours::Neighbourhood;
 use crate::job::{self, Bootstrap, JobError};
@@ -42,9 +43,9 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let waiting = Waiting::choose(oikaze_os::cpu::usable_cores(), bootstrap.local_size())
         .map_err(|why| Error::invalid("joining the job", why))?;
     let (publisher, unseen) = Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
-    let choice = choose(&without)?;
     // Found out now, while there is but one thread.
     let _ = oikaze_os::hazard::makes_fences();
+    let choice = choose(&without)?;
     let tracking = choice.to_string();
     let tracker: Arc<dyn Tracker> = choice.tracker;
 
@@ -67,7 +68,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
         bootstrap.abort(&error.to_string());
         return Err(error);
     }
-    Ok(Job { node, bootstrap, tracker, limit, failure_time, tracking, left: false })
+    Ok(Job { node, bootstrap, tracker, limit, failure_time, tracking, left: false, handles: Handles::new() })
 }
 
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {

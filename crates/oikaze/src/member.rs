@@ -3,6 +3,7 @@
 use crate::completion::{CompletionQueue, Counter};
 use crate::engine::{Request, Value};
 use crate::fifo::Fifo;
+use crate::handle::Handles;
 use crate::job::Bootstrap;
 use crate::node::Node;
 use crate::region::LocalRegion;
@@ -28,6 +29,7 @@ pub struct Job {
     pub(crate) failure_time: Duration,
     pub(crate) tracking: String,
     pub(crate) left: bool,
+    pub(crate) handles: Handles,
 }
 
 impl Job {

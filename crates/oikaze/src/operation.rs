@@ -43,7 +43,21 @@ macro_rules! outcome {
         })*
     };
 }
-outcome!(u32, i32, u64, i64);
+outcome!(u32, i32, i64);
+
+/// Bits: 0 of what yields nothing.
+impl Outcome for u64 {
+    fn from_value(value: Value) -> Option<u64> {
+        match value {
+            Value::Word(word) => Some(word),
+            Value::Done => Some(0),
+            _ => None,
+        }
+    }
+    fn to_bits(self) -> u64 {
+        self
+    }
+}
 
 /// Which kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +211,7 @@ impl<T: Outcome> Operation<T> {
     ///
     /// # Errors
     /// What failed and why: most often that it was cancelled.
-    pub fn cancel(self) -> Result<T> {
+    pub fn cancel(&self) -> Result<T> {
         if let State::Begun(Begun { node, completion, what, limit }) = &self.state {
             let asked = node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
             node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
@@ -210,6 +224,14 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// A counter counts it ([`Operation::count_on`]): an operation tells one of them only.
     pub fn into_queue(self, queue: &CompletionQueue, context: u64) -> Result<()> {
+        self.queue_on(queue, context)
+    }
+
+    /// As [`Operation::into_queue`], of an operation that is kept.
+    ///
+    /// # Errors
+    /// As [`Operation::into_queue`].
+    pub fn queue_on(&self, queue: &CompletionQueue, context: u64) -> Result<()> {
         self.tell(|what| queue.sink(context, what), |outcome| queue.take_done(context, outcome.to_bits()))
     }
 
@@ -240,6 +262,16 @@ impl<T: Outcome> Operation<T> {
             State::Done(outcome) => now(*outcome),
         }
         Ok(())
+    }
+
+    /// The same, yielding bits: the value before, of a word; else 0. So operations of all kinds are of one type ([`crate::Job::keep`]).
+    #[must_use = "an operation that is not waited for may fail unseen"]
+    pub fn into_bits(self) -> Operation<u64> {
+        let state = match self.state {
+            State::Begun(begun) => State::Begun(begun),
+            State::Done(outcome) => State::Done(outcome.to_bits()),
+        };
+        Operation { state, told: self.told }
     }
 
     /// Where its outcome appears; nowhere if it is done already.

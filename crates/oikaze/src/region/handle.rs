@@ -1,6 +1,6 @@
 //! Regions as plain numbers: what can be kept in a table, sent in a message, and handed through C; and operations by such.
 
-use super::LocalRegion;
+use super::{Inner, LocalRegion};
 use crate::engine::Request;
 use crate::operation::{Operation, Verb, What};
 use crate::{Error, Job, RegionId, RemoteRegion, Result};
@@ -11,7 +11,7 @@ use oikaze_protocol::wind::{Body, Segment};
 use std::sync::{Arc, LazyLock};
 
 /// What regions are called that were not looked up by a name.
-static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".into());
+pub(crate) static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".into());
 
 /// A region as any node of the job can name it: who has this may do what the region grants (MEM-1.1). Sent in a message, it is a region
 /// again at its receiver: [`Job::remote`].
@@ -77,6 +77,18 @@ impl RemoteRegion {
 }
 
 impl Job {
+    /// The registered region of this number (MEM-1.5), for whatever can be done with one: it stays registered for as long as the answer, or
+    /// another one, lives.
+    ///
+    /// # Errors
+    /// It is registered no more.
+    pub fn region(&self, id: RegionId) -> Result<LocalRegion> {
+        let holder = self.node.with_engine(|engine| engine.memory().resolve(id).and_then(|(_, _, holder)| holder));
+        let inner = holder.and_then(|holder| holder.downcast::<Inner>().ok());
+        let gone = || Error::invalid(format!("region number {:#x}", id.to_bits()), MemoryError::NotRegistered.to_string());
+        Ok(LocalRegion { inner: inner.ok_or_else(gone)? })
+    }
+
     /// The region that another node has told us of.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod handle;
 mod registration;
 
+pub(crate) use handle::NAMELESS;
 pub use handle::RemoteId;
 
 use crate::node::{Node, RealEngine};

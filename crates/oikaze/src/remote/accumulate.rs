@@ -23,15 +23,22 @@ impl RemoteRegion {
     /// # Errors
     /// The slice does not hold whole numbers.
     pub fn accumulate<T: Number>(&self, offset: u64, combine: Combine, from: RegionSlice) -> Result<Operation<()>> {
+        self.accumulate_as(offset, Accumulation { element: T::ELEMENT, combine }, from)
+    }
+
+    /// As [`RemoteRegion::accumulate`], of what a value says, for who does not know the numbers' type when the program is compiled.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::accumulate`].
+    pub fn accumulate_as(&self, offset: u64, how: Accumulation, from: RegionSlice) -> Result<Operation<()>> {
         let segment = from.segment();
-        let (width, len) = (size_of::<T>() as u64, segment.len);
+        let (width, len) = (how.width().bytes(), segment.len);
         if !len.is_multiple_of(width) {
             return Err(Error::invalid(
                 self.what(Verb::Accumulate, offset, len).to_string(),
                 format!("{len} bytes are not a whole number of elements of {width} bytes; take a slice that is"),
             ));
         }
-        let how = Accumulation { element: T::ELEMENT, combine };
         Ok(self.accumulate_body(offset, how, Body::Segment(segment), Some(from.keep())))
     }
 

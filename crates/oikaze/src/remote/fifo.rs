@@ -3,7 +3,8 @@
 use super::Peer;
 use crate::engine::Request;
 use crate::operation::{Operation, Verb, What};
-use crate::{Error, Result, Rights};
+use crate::region::{NAMELESS, RemoteId};
+use crate::{Error, Job, Result, Rights};
 use oikaze_protocol::limits::{PUSH_PAUSE_MAX, PUSH_PAUSE_MIN};
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Body;
@@ -33,6 +34,21 @@ impl Peer {
             return Err(Error::invalid(what, "what is published under this name grants no pushing; Job::fifo makes what does"));
         }
         Ok(RemoteFifo { peer: self.clone(), name: name.into(), published })
+    }
+}
+
+impl Job {
+    /// The FIFO that another node has told us of ([`crate::Fifo::remote_id`]).
+    ///
+    /// # Errors
+    /// No such node; what is named grants no pushing. (Whether it is there shows when it is used.)
+    pub fn remote_fifo(&self, id: RemoteId) -> Result<RemoteFifo> {
+        let RemoteId { key, len, node, rights } = id;
+        if !rights.contains(Rights::PUSH) {
+            return Err(Error::invalid(format!("FIFO of node {node}, by number"), "what is named so grants no pushing"));
+        }
+        let published = Published { key, len, rights };
+        Ok(RemoteFifo { peer: self.peer(node)?, name: Arc::clone(&NAMELESS), published })
     }
 }
 

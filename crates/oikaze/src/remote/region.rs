@@ -26,8 +26,10 @@ impl RemoteRegion {
         Self { peer, name: name.into(), published, mapped: None }
     }
 
-    /// The same, mapped, if it may be.
-    pub(super) fn mapped(self) -> Self {
+    /// The same, reached without its owner, if that is a neighbour and grants the same on every page (MEM-18). Regions that were looked up
+    /// by name are so already.
+    #[must_use]
+    pub fn mapped(self) -> Self {
         let node = &self.peer.node;
         if !node.has_neighbours() {
             return self;

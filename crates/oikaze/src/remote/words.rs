@@ -48,6 +48,12 @@ impl RemoteRegion {
         self.word(offset).swap(new)
     }
 
+    /// Change the aligned word at `offset` as a value says, for who does not know the word's type when the program is compiled; the bits
+    /// that were there before, if they are to be fetched.
+    pub fn change(&self, offset: u64, op: AtomicOp, fetch: bool) -> Operation<u64> {
+        self.atomic(offset, op, fetch, Verb::Word(if fetch { "fetching change" } else { "change" }))
+    }
+
     fn atomic<T: Outcome>(&self, offset: u64, op: AtomicOp, fetch: bool, verb: Verb) -> Operation<T> {
         if let Some(done) = self.atomic_direct(offset, op) {
             return done;

@@ -1,0 +1,233 @@
+//! What a program has of a job, as plain numbers: for faces in languages that have neither ownership nor lifetimes (spec/memory.md, MEM-19).
+//!
+//! A face keeps what Rust would own ([`Job::keep`]), hands out the [`Handle`], and finds the object again by it ([`Job::kept`]): the one set
+//! of types and calls serves them all (MEM-19.3).
+
+use crate::completion::{CompletionQueue, Counter};
+use crate::fifo::Fifo;
+use crate::node::lock;
+use crate::operation::Operation;
+use crate::region::LocalRegion;
+use crate::remote::{RemoteFifo, RemoteRegion};
+use crate::{Error, Job, Result};
+use std::any::Any;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
+
+/// Low bits: the place in the table. The rest is the place's generation.
+const PLACE_BITS: u32 = 24;
+const PLACES_MAX: usize = 1 << PLACE_BITS;
+const GENERATION_MASK: u64 = u64::MAX >> PLACE_BITS;
+
+/// The name of something that a [`Job`] keeps: a plain number, which can be copied and handed through C. It means that object until it is
+/// [released](Job::release); then it means nothing, never another one (MEM-19.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Handle(u64);
+
+impl Handle {
+    /// As a number; never 0.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// From a number. Any will do: one that was not given out by [`Handle::to_bits`] names nothing.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    fn new(generation: u64, place: usize) -> Self {
+        Self(generation << PLACE_BITS | place as u64)
+    }
+
+    fn place(self) -> usize {
+        (self.0 & (PLACES_MAX as u64 - 1)) as usize
+    }
+
+    fn generation(self) -> u64 {
+        self.0 >> PLACE_BITS
+    }
+}
+
+/// What a job can keep.
+pub trait Keepable: Any + Send + Sync {
+    #[doc(hidden)]
+    const WHAT: &'static str;
+}
+
+macro_rules! keepable {
+    ($($object:ty: $what:literal),*) => {
+        $(impl Keepable for $object {
+            const WHAT: &'static str = $what;
+        })*
+    };
+}
+keepable!(
+    Operation<u64>: "operation",
+    LocalRegion: "region",
+    RemoteRegion: "region of a peer",
+    Fifo: "FIFO",
+    RemoteFifo: "FIFO of a peer",
+    CompletionQueue: "completion queue",
+    Counter: "counter"
+);
+
+/// What a job keeps, by handle.
+pub(crate) struct Handles(Mutex<Table>);
+
+struct Table {
+    places: Vec<Place>,
+    free: Vec<usize>,
+    /// The first generation of each place: another one in each job, so that a handle of another job is most likely none of this one.
+    first: u64,
+}
+
+struct Place {
+    generation: u64,
+    object: Option<Object>,
+}
+
+struct Object {
+    what: &'static str,
+    object: Arc<dyn Any + Send + Sync>,
+}
+
+impl Handles {
+    pub fn new() -> Self {
+        let first = RandomState::new().hash_one(0) & GENERATION_MASK;
+        Self(Mutex::new(Table { places: Vec::new(), free: Vec::new(), first }))
+    }
+
+    fn keep(&self, object: Object) -> Option<Handle> {
+        let mut table = lock(&self.0);
+        let place = table.free.pop().unwrap_or(table.places.len());
+        if place == table.places.len() {
+            if place == PLACES_MAX {
+                return None;
+            }
+            let generation = table.first.max(1);
+            table.places.push(Place { generation, object: None });
+        }
+        let entry = table.places.get_mut(place)?;
+        entry.object = Some(object);
+        Some(Handle::new(entry.generation, place))
+    }
+
+    fn find<T>(&self, handle: Handle, use_it: impl FnOnce(&mut Place) -> T) -> Option<T> {
+        let mut table = lock(&self.0);
+        let is_it = |place: &&mut Place| place.generation == handle.generation() && place.object.is_some();
+        table.places.get_mut(handle.place()).filter(is_it).map(use_it)
+    }
+
+    fn release(&self, handle: Handle) -> Option<Object> {
+        let object = self.find(handle, |place| {
+            // 0 stays free: no handle is 0.
+            place.generation = ((place.generation + 1) & GENERATION_MASK).max(1);
+            place.object.take()
+        })??;
+        lock(&self.0).free.push(handle.place());
+        Some(object)
+    }
+}
+
+impl Job {
+    /// Keep an object until it is [released](Job::release), or the job is left: what Rust would own, a face in another language has by
+    /// this handle.
+    ///
+    /// ```no_run
+    /// # fn example(job: &oikaze::Job, there: &oikaze::RemoteRegion) -> oikaze::Result<()> {
+    /// let put = job.keep(there.put_copy(0, b"hello")?.into_bits())?.to_bits(); // a number, for C
+    /// // …
+    /// let handle = oikaze::Handle::from_bits(put);
+    /// job.kept::<oikaze::Operation<u64>>(handle)?.wait()?;
+    /// job.release(handle)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// 16,777,216 objects are kept already.
+    pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
+        let object = Object { what: T::WHAT, object: Arc::new(object) };
+        let full =
+            || Error::invalid(format!("keeping one {} more", T::WHAT), format!("{PLACES_MAX} objects are kept; release some"));
+        self.handles.keep(object).ok_or_else(full)
+    }
+
+    /// The object of this handle.
+    ///
+    /// # Errors
+    /// It was released, is of another job, or is of another kind (MEM-19.2).
+    pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
+        let found = self.handles.find(handle, |place| place.object.as_ref().map(|it| (it.what, Arc::clone(&it.object))));
+        let (what, object) = found.flatten().ok_or_else(|| unknown(T::WHAT, handle))?;
+        let other = |_| Error::invalid(describe(T::WHAT, handle), format!("it is of another kind: {what}"));
+        object.downcast().map_err(other)
+    }
+
+    /// Keep it no longer; whoever uses it at the moment still has it. An operation goes on, a region's registration ends with its last user.
+    ///
+    /// # Errors
+    /// It was released already, or is of another job.
+    pub fn release(&self, handle: Handle) -> Result<()> {
+        // Dropped here, not under the lock: that may take the engine.
+        self.handles.release(handle).map(drop).ok_or_else(|| unknown("object", handle))
+    }
+}
+
+fn describe(what: &str, handle: Handle) -> String {
+    format!("the {what} of handle {:#x}", handle.to_bits())
+}
+
+fn unknown(what: &str, handle: Handle) -> Error {
+    Error::invalid(
+        describe(what, handle),
+        "this job keeps nothing by that handle: it was released, or is another job's, or was never one",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Handle, Handles, Object};
+    use std::sync::Arc;
+
+    fn object(number: u64) -> Object {
+        Object { what: "number", object: Arc::new(number) }
+    }
+
+    /// MEM-19.1.
+    #[test]
+    fn a_handle_means_one_object_and_then_nothing() {
+        let handles = Handles::new();
+        let mut stale = Vec::new();
+        for round in 0..100u64 {
+            let kept: Vec<Handle> = (0..5).map(|n| handles.keep(object(10 * round + n)).unwrap()).collect();
+            for (n, handle) in (0..).zip(&kept) {
+                let found = handles.find(*handle, |place| Arc::clone(&place.object.as_ref().unwrap().object)).unwrap();
+                assert_eq!(*found.downcast::<u64>().unwrap(), 10 * round + n);
+                assert!(!stale.contains(handle) && handle.to_bits() != 0);
+            }
+            for handle in kept {
+                assert!(handles.release(handle).is_some() && handles.release(handle).is_none());
+                stale.push(handle);
+            }
+            assert!(stale.iter().all(|handle| handles.find(*handle, |_| ()).is_none()));
+        }
+        for never in [0, 1, u64::MAX] {
+            assert!(handles.release(Handle::from_bits(never)).is_none());
+        }
+        assert!(handles.0.lock().unwrap().places.len() == 5, "places are used again");
+    }
+
+    /// MEM-19.2.
+    #[test]
+    fn a_handle_of_another_job_is_none_of_this_one() {
+        let (one, other) = (Handles::new(), Handles::new());
+        let handle = one.keep(object(1)).unwrap();
+        other.keep(object(2)).unwrap();
+        // Of 2^40 generations both may begin with the same one.
+        assert!(other.find(handle, |_| ()).is_none());
+    }
+}

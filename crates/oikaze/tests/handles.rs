@@ -1,0 +1,189 @@
+//! A face as one in C would be: calls that take and give nothing but numbers, and everything that can be done with remote memory through them.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{
+    Accumulation, AtomicOp, Block, Change, Class, Combine, CompletionQueue, Counter, Fifo, Handle, Job, LocalRegion, NumberKind,
+    Operation, Region, RegionId, RemoteFifo, RemoteId, RemoteRegion, Rights, Width, page_size,
+};
+use std::time::Duration;
+use support::{cluster, over_the_network};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LEN: usize = 1 << 16;
+
+/// What C would have of a job: numbers.
+struct Face<'j>(&'j Job);
+
+impl Face<'_> {
+    fn keep(&self, operation: Operation<impl oikaze::Outcome>) -> u64 {
+        self.0.keep(operation.into_bits()).unwrap().to_bits()
+    }
+
+    fn here(&self, region: u64) -> LocalRegion {
+        self.0.region(RegionId::from_bits(region)).unwrap()
+    }
+
+    fn there(&self, region: u64) -> std::sync::Arc<RemoteRegion> {
+        self.0.kept(Handle::from_bits(region)).unwrap()
+    }
+
+    fn put(&self, there: u64, offset: u64, here: u64, at: usize, len: usize) -> u64 {
+        self.keep(self.there(there).put(offset, self.here(here).slice(at..at + len).unwrap()))
+    }
+
+    fn get(&self, there: u64, offset: u64, here: u64, at: usize, len: usize) -> u64 {
+        self.keep(self.there(there).get(offset, self.here(here).slice(at..at + len).unwrap()))
+    }
+
+    /// One more in the word that counts arrivals.
+    fn put_signal(&self, there: u64, offset: u64, here: u64, at: usize, len: usize, word: u64) -> u64 {
+        let there = self.there(there);
+        self.keep(there.put_signal(offset, self.here(here).slice(at..at + len).unwrap(), &there.signal(word, 1)))
+    }
+
+    /// Columns of so many bytes, a stride apart.
+    fn put_block(&self, there: u64, offset: u64, here: u64, row: u32, rows: u32, stride: u64) -> u64 {
+        let block = |at| Block::new(at, row).rows(rows, stride);
+        self.keep(self.there(there).put_block(block(offset), self.here(here).all(), block(0)).unwrap())
+    }
+
+    fn put_list(&self, there: u64, here: u64, list: &[(u64, u64, u64)]) -> u64 {
+        let here = self.here(here);
+        let one = |&(offset, at, len): &(u64, u64, u64)| (offset, here.slice(at as usize..(at + len) as usize).unwrap());
+        self.keep(self.there(there).put_list(&list.iter().map(one).collect::<Vec<_>>()))
+    }
+
+    fn fetch_add(&self, there: u64, offset: u64, bits: u32, add: u64) -> u64 {
+        let width = if bits == 32 { Width::W32 } else { Width::W64 };
+        self.keep(self.there(there).change(offset, AtomicOp::new(width, Change::Add(add)), true))
+    }
+
+    fn accumulate(&self, there: u64, offset: u64, element: NumberKind, here: u64, at: usize, len: usize) -> u64 {
+        let how = Accumulation { element, combine: Combine::Sum };
+        self.keep(self.there(there).accumulate_as(offset, how, self.here(here).slice(at..at + len).unwrap()).unwrap())
+    }
+
+    fn push(&self, fifo: u64, element: &[u8]) -> u64 {
+        self.keep(self.0.kept::<RemoteFifo>(Handle::from_bits(fifo)).unwrap().post(element))
+    }
+
+    fn pop(&self, fifo: u64) -> Vec<u8> {
+        let mut element = Vec::new();
+        self.0.kept::<Fifo>(Handle::from_bits(fifo)).unwrap().pop(&mut element, Some(PATIENCE)).unwrap();
+        element
+    }
+
+    /// Waits, and gives the handle back, as `MPI_Wait` does.
+    fn wait(&self, operation: u64) -> u64 {
+        let handle = Handle::from_bits(operation);
+        let value = self.0.kept::<Operation<u64>>(handle).unwrap().wait_for(PATIENCE).unwrap();
+        self.0.release(handle).unwrap();
+        value
+    }
+}
+
+fn words(region: &Region, at: u64, count: u64) -> Vec<u64> {
+    (0..count).map(|n| region.load_u64(at + 8 * n).unwrap()).collect()
+}
+
+/// MEM-19.1, MEM-19.3: through the network, through rings, and with the memory mapped.
+#[test]
+fn everything_can_be_done_by_numbers() {
+    for (settings, shared) in
+        [(over_the_network(&Settings::default()), false), (Settings::default(), false), (Settings::default(), true)]
+    {
+        cluster(2, &settings, |job| everything(&job, shared));
+    }
+}
+
+fn everything(job: &Job, shared: bool) {
+    let face = Face(job);
+    let other = 1 - job.rank();
+    let memory = || if shared { Region::shared(LEN).unwrap() } else { Region::zeroed(LEN).unwrap() };
+    // What C has from here on: numbers. The regions stay registered because the job keeps them.
+    let source = job.register(memory()).unwrap();
+    let inbox = job.expose(memory(), Rights::ALL).unwrap();
+    let fifo = job.fifo("queue", 16, 64).unwrap();
+    let (here, target) = (source.id().to_bits(), inbox.id().to_bits());
+    let ids = [inbox.remote_id().to_bytes(), fifo.remote_id().to_bytes()].concat();
+    let kept = [job.keep(source).unwrap(), job.keep(inbox).unwrap(), job.keep(fifo).unwrap()];
+    let mine = kept[2].to_bits();
+    job.peer(other).unwrap().send(Class::Ordered, 0, &ids).wait_for(PATIENCE).unwrap();
+    let told = job.receive(Some(other), Some(PATIENCE)).unwrap();
+    let (region, queue) = told.body.split_at(RemoteId::BYTES);
+    let there = job.remote(RemoteId::from_bytes(region).unwrap()).unwrap().mapped();
+    let there = job.keep(there).unwrap().to_bits();
+    let pushes = job.keep(job.remote_fifo(RemoteId::from_bytes(queue).unwrap()).unwrap()).unwrap().to_bits();
+
+    face.here(here).store_u64(0, 11).unwrap();
+    face.here(here).store_u64(8, 22).unwrap();
+    face.wait(face.put(there, 64, here, 0, 16));
+    face.wait(face.put_list(there, here, &[(128, 0, 8), (256, 8, 8)]));
+    face.wait(face.put_block(there, 512, here, 8, 2, 8));
+    face.wait(face.accumulate(there, 64, NumberKind::U64, here, 0, 16));
+    assert_eq!(face.wait(face.fetch_add(there, 72, 64, 5)), 44);
+    assert_eq!(face.wait(face.fetch_add(there, 72, 32, 1)), 49);
+    face.wait(face.get(there, 64, here, 1024, 16));
+    assert_eq!(words(&face.here(here), 1024, 2), [22, 50]);
+    face.wait(face.push(pushes, b"by number"));
+    // A fence, and the signal behind it.
+    job.peer(other).unwrap().fence();
+    face.wait(face.put_signal(there, 2048, here, 0, 8, 0));
+    face.here(target).wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
+    let expected = [(64, 22), (72, 50), (128, 11), (256, 22), (512, 11), (520, 22), (2048, 11)];
+    expected.iter().for_each(|(at, word)| assert_eq!(face.here(target).load_u64(*at).unwrap(), *word, "at {at}"));
+    assert_eq!(face.pop(mine), b"by number");
+    let page = page_size() as u64;
+    job.exchange(&face.here(here), 0, &face.here(target), page, 1).unwrap();
+    assert_eq!(words(&face.here(target), page, 2), [11, 22]);
+
+    // Ends are told by numbers, too.
+    let (queue, counter) = (job.keep(job.completion_queue()).unwrap(), job.keep(job.counter()).unwrap());
+    let (told, counted) = (face.fetch_add(there, 4096, 64, 7), face.fetch_add(there, 4096, 64, 7));
+    let (queue, counter) = (job.kept::<CompletionQueue>(queue).unwrap(), job.kept::<Counter>(counter).unwrap());
+    job.kept::<Operation<u64>>(Handle::from_bits(told)).unwrap().queue_on(&queue, told).unwrap();
+    job.kept::<Operation<u64>>(Handle::from_bits(counted)).unwrap().count_on(&counter).unwrap();
+    let mut ended = Vec::new();
+    queue.wait(1, Some(PATIENCE), &mut ended).unwrap();
+    assert_eq!(ended.pop().map(|one| one.context), Some(told));
+    counter.wait(1, Some(PATIENCE)).unwrap();
+    [told, counted].into_iter().for_each(|operation| _ = face.wait(operation));
+    job.barrier().unwrap();
+}
+
+/// MEM-19.2: what a number does not mean is said.
+#[test]
+fn what_a_handle_does_not_mean_is_refused() {
+    cluster(1, &Settings::default(), |job| {
+        let said = |result: oikaze::Result<()>| result.unwrap_err().to_string();
+        let region = job.expose(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+        let id = region.id();
+        let there = job.remote(region.remote_id()).unwrap();
+        let operation = job.keep(there.fetch_add(0, 1).into_bits()).unwrap();
+        let text = said(job.kept::<Counter>(operation).map(drop));
+        assert!(text.contains("the counter of handle") && text.contains("another kind: operation"), "{text}");
+        job.kept::<Operation<u64>>(operation).unwrap().wait_for(PATIENCE).unwrap();
+        job.release(operation).unwrap();
+        for stale in [operation, Handle::from_bits(0), Handle::from_bits(u64::MAX)] {
+            let text = said(job.kept::<Operation<u64>>(stale).map(drop));
+            assert!(text.contains("it was released"), "{text}");
+            assert!(job.release(stale).is_err());
+        }
+        // A region is registered for as long as it is kept, and found by its number until then.
+        let kept = job.keep(region).unwrap();
+        assert_eq!(job.region(id).unwrap().len(), 4096);
+        job.release(kept).unwrap();
+        assert!(said(job.region(id).map(drop)).contains("not registered any more"));
+        // An operation that is given back goes on.
+        let region = job.expose(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+        let there = job.remote(region.remote_id()).unwrap();
+        let put = job.keep(there.put_copy(0, &[7]).unwrap().into_bits()).unwrap();
+        job.release(put).unwrap();
+        job.quiet().unwrap();
+        let mut byte = [0];
+        region.read(0, &mut byte).unwrap();
+        assert_eq!(byte, [7]);
+    });
+}
