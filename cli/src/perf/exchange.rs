@@ -90,11 +90,6 @@ impl Bench<'_> {
         self.local.slice(0..self.perf.size)
     }
 
-    /// Bytes of a payload that ends with a word.
-    fn flagged(&self) -> usize {
-        self.perf.size.next_multiple_of(8)
-    }
-
     /// It lands behind its source, and in lines of its own: a source that is written in the line where the peer's answer lands would be
     /// fetched from there and back each time.
     fn lands(&self) -> usize {
@@ -103,7 +98,7 @@ impl Bench<'_> {
 
     /// Where the word lands that ends a payload.
     pub fn flag_at(&self) -> u64 {
-        (self.lands() + self.flagged() - 8) as u64
+        (self.lands() + self.flagged.len() - 8) as u64
     }
 
     /// Node 0 puts, node 1 sees the last word change and puts back. Flags are never 0, and each differs from the last.
@@ -122,9 +117,9 @@ impl Bench<'_> {
     /// Put a payload of `size` bytes (8 at least) that ends with this word.
     pub fn put_flag(&self, flag: u64) -> Result<Option<Operation<()>>> {
         let Some((_, there)) = &self.pair else { return Ok(None) };
-        let len = self.flagged();
+        let len = self.flagged.len();
         self.local.store_u64(len as u64 - 8, flag)?;
-        Ok(Some(there.put(self.lands() as u64, self.local.slice(0..len)?)))
+        Ok(Some(there.put(self.lands() as u64, &self.flagged)))
     }
 
     /// Wait until the word that ends the peer's payload is as wanted.

@@ -2,7 +2,7 @@
 
 use super::{Half, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
-use oikaze::{Error, Job, LocalRegion, Peer, Region, RemoteRegion, Result, Rights};
+use oikaze::{Error, Job, LocalRegion, Peer, Region, RegionSlice, RemoteRegion, Result, Rights};
 use std::time::Duration;
 
 /// Throughput is measured over at least this much memory on each side, so that no cache holds it.
@@ -47,6 +47,8 @@ pub struct Bench<'a> {
     pub job: &'a Job,
     pub perf: &'a Perf,
     pub local: LocalRegion,
+    /// The source of a payload that ends with a word.
+    pub flagged: RegionSlice,
     /// The peer and its memory; nodes beyond the first two only take part in collectives.
     pub pair: Option<(Peer, RemoteRegion)>,
     /// What messages say.
@@ -80,8 +82,9 @@ impl<'a> Bench<'a> {
             }
             _ => None,
         };
+        let flagged = local.slice(0..size.next_multiple_of(8))?;
         let payload = vec![1; if perf.test == Test::Message && perf.wants(Half::Latency) { size } else { 0 }];
-        Ok(Self { job, perf, local, pair, payload })
+        Ok(Self { job, perf, local, flagged, pair, payload })
     }
 
     /// Measure; the figures mean something on node 0.

@@ -50,16 +50,31 @@ impl Bench<'_> {
         let places = (self.local.len() - begins) / span;
         let batch = (window / 4).clamp(1, BATCH);
         let mut flying = VecDeque::with_capacity(window);
+        // Of one buffer that is used again and again, one slice.
+        let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
         let mut post = |turn: usize| -> Result<Operation<()>> {
-            let at = begins + turn % places * span;
-            let here = self.local.slice(at..at + span)?;
+            let next = begins + turn % places * span;
+            if next != at {
+                (at, here) = (next, self.local.slice(next..next + span)?);
+            }
             Ok(match test {
-                Test::Get => there.get(at as u64, here),
-                Test::Block => there.put_block(self.perf.rows(at), here, self.perf.rows(0))?,
-                Test::Accumulate => there.accumulate::<f64>(at as u64, Combine::Sum, here)?,
-                Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here),
-                _ => there.put(at as u64, here),
+                Test::Get => there.get(at as u64, &here),
+                Test::Block => there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?,
+                Test::Accumulate => there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?,
+                Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here.clone()),
+                _ => there.put(at as u64, &here),
             })
+        };
+        let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
+            let posted = post(turn)?;
+            // What is done already is not waited for.
+            match posted.try_take() {
+                Some(outcome) => outcome,
+                None => {
+                    flying.push_back(posted);
+                    Ok(())
+                }
+            }
         };
         let mut turn = first;
         while turn < first + count {
@@ -68,7 +83,12 @@ impl Bench<'_> {
             }
             let together = turn..(turn + batch).min(first + count);
             turn = together.end;
-            self.job.batch(|| together.map(&mut post).try_for_each(|posted| posted.map(|one| flying.push_back(one))))?;
+            self.job.batch(|| -> Result<()> {
+                for turn in together {
+                    post(turn, &mut flying)?;
+                }
+                Ok(())
+            })?;
         }
         while !flying.is_empty() {
             wait_first(&mut flying)?;

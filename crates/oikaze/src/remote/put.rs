@@ -7,17 +7,16 @@ use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_protocol::rma::Signal;
 use oikaze_protocol::wind::Body;
+use std::borrow::Borrow;
 
 /// The largest source that is copied before the call returns ([`RemoteRegion::put_copy`]).
 pub const COPY_MAX: usize = 4096;
 
 impl RemoteRegion {
-    /// Write a counted slice there. Returns at once; complete when in the peer's memory and visible.
-    pub fn put(&self, offset: u64, from: RegionSlice) -> Operation<()> {
-        if let Some(done) = self.put_direct(offset, &from, None) {
-            return done;
-        }
-        self.put_body(offset, Body::Segment(from.segment()), None, Some(from.keep()))
+    /// Write a counted slice there. Returns at once; complete when in the peer's memory and visible. (A slice that is lent, `&slice`, is
+    /// counted only if it is needed after the call has returned.)
+    pub fn put(&self, offset: u64, from: impl Borrow<RegionSlice>) -> Operation<()> {
+        self.put_slice(offset, from.borrow(), None)
     }
 
     /// Write up to [`COPY_MAX`] bytes of any memory, copied before the call returns.
@@ -38,11 +37,16 @@ impl RemoteRegion {
     }
 
     /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it is in place.
-    pub fn put_signal(&self, offset: u64, from: RegionSlice, signal: &RemoteSignal) -> Operation<()> {
-        if let Some(done) = self.put_direct(offset, &from, Some(signal.0)) {
+    pub fn put_signal(&self, offset: u64, from: impl Borrow<RegionSlice>, signal: &RemoteSignal) -> Operation<()> {
+        self.put_slice(offset, from.borrow(), Some(signal.0))
+    }
+
+    #[inline]
+    fn put_slice(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Operation<()> {
+        if let Some(done) = self.put_direct(offset, from, signal) {
             return done;
         }
-        self.put_body(offset, Body::Segment(from.segment()), Some(signal.0), Some(from.keep()))
+        self.put_body(offset, Body::Segment(from.segment()), signal, Some(from.clone().keep()))
     }
 
     /// A signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of this region.
@@ -58,13 +62,14 @@ impl RemoteRegion {
     }
 
     /// Read from there into a counted slice.
-    pub fn get(&self, offset: u64, into: RegionSlice) -> Operation<()> {
-        if let Some(done) = self.get_direct(offset, &into) {
+    pub fn get(&self, offset: u64, into: impl Borrow<RegionSlice>) -> Operation<()> {
+        let into = into.borrow();
+        if let Some(done) = self.get_direct(offset, into) {
             return done;
         }
         let segment = into.segment();
         let request = Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
-        self.peer.begin(request, Some(into.keep()), self.what(Verb::Get, offset, segment.len))
+        self.peer.begin(request, Some(into.clone().keep()), self.what(Verb::Get, offset, segment.len))
     }
 }
 
