@@ -136,7 +136,7 @@ impl<P: Pages> Ingress<'_, P> {
         let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
         let mut upper = Upward { rma, coherence, memory: &mut *self.memory, pages: &mut *self.pages, bodies: self.bodies };
         let delivered = peer.connection.statistics().messages_delivered;
-        peer.connection.receive(now, &view, path, &mut upper);
+        peer.connection.receive_ahead(now, &view, path, &mut upper);
         if view.header().lane() == Lane::Small && peer.connection.statistics().messages_delivered > delivered {
             self.priority.small_came(now);
         }

@@ -124,6 +124,18 @@ impl Peers {
         }
     }
 
+    /// Acknowledgements that were put off for the sake of answers are heeded (WIND-3.11). Is anything to be sent for them?
+    pub fn heed_beside(&mut self, now: Time) -> bool {
+        let Self { slots, active, .. } = self;
+        let mut due = false;
+        for rank in active.iter() {
+            if let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) {
+                due |= peer.connection.heed_beside() && peer.connection.has_due(now);
+            }
+        }
+        due
+    }
+
     /// The end of a turn: who has nothing small left to send rests, until its deadline or until its bulk has its turn.
     pub fn settle(&mut self, now: Time) {
         let Self { slots, active, bulk, deadlines, busy, visits, .. } = self;

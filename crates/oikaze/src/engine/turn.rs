@@ -93,6 +93,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let smaller = self.heed_refused_sizes(now);
         self.end_broken();
         self.stir_neighbours();
+        let late = self.peers.heed_beside(now);
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
         let begun = self.settle_events();
         self.peers.settle(now);
@@ -100,7 +101,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
         // A link without room says itself when to try again, if it can.
         let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
-        self.more = owed || begun || unposted || cut || smaller || stopped || !self.submissions.is_empty();
+        self.more = owed || late || begun || unposted || cut || smaller || stopped || !self.submissions.is_empty();
         Work { received, sent, settled: self.take_news(), more: self.more }
     }
 

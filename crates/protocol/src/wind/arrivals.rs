@@ -132,12 +132,11 @@ impl Arrivals {
         self.deadline
     }
 
-    /// What an ACK frame tells: ranges, largest first, without a number that is withheld.
-    pub fn ranges(&self, refusals: &Refusals) -> Ranges {
-        let mut ranges = Ranges::new();
+    /// What an ACK frame tells: ranges, largest first, without a number that is withheld. They are filled where they stay: returned, they
+    /// would be moved whole, however few they are.
+    pub fn list(&self, refusals: &Refusals, ranges: &mut Ranges) {
         if planted(Bug::AcknowledgeUnreceived) {
-            ranges.push(1..=self.largest);
-            return ranges;
+            return ranges.push(1..=self.largest);
         }
         let withheld = refusals.withheld(self.lane).unwrap_or(u64::MAX);
         for range in self.seen.iter().rev().take_while(|range| range.end > self.report_from) {
@@ -150,10 +149,9 @@ impl Arrivals {
                 break;
             }
         }
-        ranges
     }
 
-    /// Write an ACK frame of these [`ranges`](Self::ranges), into a datagram with a message of ours or one without. What to remember of
+    /// Write an ACK frame of these ranges ([`list`](Self::list)), into a datagram with a message of ours or one without. What to remember of
     /// it: the largest number told, see [`confirm`](Self::confirm), and what [`Refusals::tell`] says. It must be acknowledged if it tells
     /// refusals.
     pub fn write(

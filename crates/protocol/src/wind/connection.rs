@@ -1,6 +1,7 @@
 //! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`, the way out in `transmit`.
 
 use super::arrivals::Arrivals;
+use super::beside::Beside;
 use super::congestion::Gate;
 use super::handshake::{Handshake, Heard};
 use super::inbox::Inbox;
@@ -47,6 +48,8 @@ pub struct Connection {
     pub(super) sending: PerLane<Sending>,
     pub(super) inbox: Inbox,
     pub(super) arrivals: PerLane<Arrivals>,
+    /// What is to be heeded before this turn ends.
+    pub(super) beside: Option<Beside>,
     pub(super) refusals: Refusals,
     pub(super) liveness: Liveness,
     /// A sign of life is to be asked for.
@@ -94,6 +97,7 @@ impl Connection {
             sending: PerLane::each(|_| Sending::new(&settings)),
             inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
             arrivals: PerLane::each(|lane| Arrivals::new(lane, settings.receive_buffer)),
+            beside: None,
             refusals: Refusals::default(),
             liveness: Liveness::new(&settings, now),
             ping: PerLane::default(),
@@ -149,7 +153,7 @@ impl Connection {
     pub fn is_idle(&self) -> bool {
         let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
         let untold = self.refusals.is_due() || self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
-        self.outbox.is_empty() && self.inbox.is_empty() && !in_flight && !untold
+        self.outbox.is_empty() && self.inbox.is_empty() && !in_flight && !untold && self.beside.is_none()
     }
 
     /// Queue a message, at any time, also before establishment. Its number.
@@ -216,6 +220,7 @@ impl Connection {
     /// As [`cancel`](Self::cancel), of all messages with such tokens at once.
     pub fn cancel_all(&mut self, cancelled: impl Fn(Token) -> bool) {
         if self.phase == Phase::Open {
+            self.heed_beside();
             self.outbox.cancel(cancelled);
             self.outbox.advance(&mut self.events);
         }
@@ -290,6 +295,7 @@ impl Connection {
 
     /// Mark what has become due. Calling it early is harmless.
     pub fn timeout(&mut self, now: Time) {
+        self.heed_beside();
         self.liveness.look(now);
         self.sending.both_mut().into_iter().for_each(|sending| sending.gate.look(now));
         if self.phase != Phase::Open {
@@ -395,6 +401,7 @@ impl Connection {
     }
 
     pub(super) fn die(&mut self, death: Death) {
+        self.heed_beside();
         self.phase = Phase::Dead(death);
         self.outbox.fail(death, &mut self.events);
         self.events.push_back(Event::Dead(death));

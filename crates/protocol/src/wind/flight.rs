@@ -137,6 +137,11 @@ impl Flight {
         self.first + self.sent.len() as u64
     }
 
+    /// Was a datagram of this number sent?
+    pub fn has_sent(&self, number: u64) -> bool {
+        number < self.next_number()
+    }
+
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }

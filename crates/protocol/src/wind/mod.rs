@@ -4,6 +4,7 @@
 
 mod arrivals;
 mod assembly;
+mod beside;
 pub mod congestion;
 mod connection;
 mod doubtful;

@@ -18,8 +18,8 @@ use arrayvec::ArrayVec;
 #[derive(Debug, Default)]
 struct Contents<'a> {
     elicits: bool,
-    /// From the first frame on that is a message, or part of one; if there is one.
-    messages: Option<Frames<'a>>,
+    /// The first frame that is a message, or part of one, if there is one; and those after it.
+    messages: Option<(Frame<'a>, Frames<'a>)>,
     close: bool,
     acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
     fragment: Option<Fragment>,
@@ -30,10 +30,10 @@ impl<'a> Contents<'a> {
         let mut contents = Contents::default();
         let mut frames = view.frames();
         while contents.messages.is_none() {
-            let here = frames.clone();
             let Some(frame) = frames.next() else { return Ok(contents) };
-            if contents.see(&frame?)? {
-                contents.messages = Some(here);
+            let frame = frame?;
+            if contents.see(&frame)? {
+                contents.messages = Some((frame, frames.clone()));
             }
         }
         for frame in frames {
@@ -77,6 +77,14 @@ impl Connection {
     /// A datagram for this connection arrived on `path` (the number of the peer's candidate address that it came from); its seal
     /// was verified. Never transmits.
     pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
+        self.receive_ahead(now, view, path, upper);
+        self.heed_beside();
+    }
+
+    /// As [`receive`](Self::receive), but an acknowledgement that came beside a message may be left for
+    /// [`heed_beside`](Self::heed_beside), which is called before the turn ends: after what the message has caused was sent.
+    pub fn receive_ahead(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
+        self.heed_beside();
         self.liveness.look(now);
         let Ok(contents) = Contents::of(view) else {
             self.statistics.malformed += 1;
@@ -157,12 +165,14 @@ impl Connection {
         }
     }
 
-    /// Acknowledgements first: they may make room for what follows.
+    /// Acknowledgements first: they may make room for what follows. Where nothing needs that, one can wait.
     fn take_frames(&mut self, now: Time, view: &View<'_>, contents: &Contents<'_>, upper: &mut impl Upper) -> Sum {
         let mut sum = Sum::default();
         let by = (view.header().lane(), view.header().number);
+        let can_wait = contents.messages.is_some() && contents.acknowledgements.len() == 1;
         for ack in &contents.acknowledgements {
-            if !self.acknowledged(now, by, ack) {
+            let sound = (can_wait && self.put_off(now, by, ack)) || self.acknowledged(now, by, ack);
+            if !sound {
                 self.statistics.malformed += 1;
                 sum.dropped = true;
             }
@@ -189,7 +199,8 @@ impl Connection {
             }
         };
         let mut fragment = contents.fragment;
-        for frame in contents.messages.iter().cloned().flatten().flatten() {
+        let Some((first, others)) = &contents.messages else { return sum };
+        for frame in core::iter::once(*first).chain(others.clone().flatten()) {
             match frame {
                 Frame::Message(message) => note(inbox.message(&message, &mut above)),
                 Frame::Withdraw(withdrawal) => note(inbox.withdraw(withdrawal, &mut above)),
@@ -214,7 +225,7 @@ impl Connection {
     }
 
     /// An ACK frame came in this datagram; `false` if it cannot be from a correct peer.
-    fn acknowledged(&mut self, now: Time, by: (Lane, u64), ack: &Acknowledgement<'_>) -> bool {
+    pub(super) fn acknowledged(&mut self, now: Time, by: (Lane, u64), ack: &Acknowledgement<'_>) -> bool {
         let Connection { sending, outbox, arrivals, refusals, events, mtu, statistics, round_trips, .. } = self;
         let lane = ack.told.lane;
         let Sending { flight, controller, gate, probes } = &mut sending[lane];

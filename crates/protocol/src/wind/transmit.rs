@@ -267,7 +267,8 @@ impl Connection {
             if !must && !arrivals.has_news() {
                 continue;
             }
-            let ranges = arrivals.ranges(&self.refusals);
+            let mut ranges = Ranges::new();
+            arrivals.list(&self.refusals, &mut ranges);
             let len = Acknowledgement::frame_len(ranges.len(), self.refusals.told());
             if must || then + len <= builder.room() {
                 told |= self.write_ack((lane, &ranges), by, now, with_message, builder);
@@ -338,7 +339,8 @@ impl Connection {
         let mut builder = self.begin(Lane::Small, into);
         builder.close();
         for lane in Lane::BOTH {
-            let ranges = self.arrivals[lane].ranges(&self.refusals);
+            let mut ranges = Ranges::new();
+            self.arrivals[lane].list(&self.refusals, &mut ranges);
             self.write_ack((lane, &ranges), Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, builder, None, false);

@@ -76,20 +76,30 @@ impl<'a> Acknowledgement<'a> {
         Refusals(Reader(self.refusals))
     }
 
+    /// The same, if it tells of one range of datagrams and refuses nothing: then it is no longer than this.
+    #[must_use]
+    pub fn alone(&self) -> Option<Acknowledgement<'static>> {
+        let Acknowledgement { largest, told, none, below, ranges, refusals } = *self;
+        let alone = ranges.is_empty() && refusals.is_empty();
+        alone.then_some(Acknowledgement { largest, told, none, below, ranges: &[], refusals: &[] })
+    }
+
     pub(super) fn parse(body: &mut Reader<'a>) -> Option<Acknowledgement<'a>> {
-        let (largest, credit, delay) = (body.u64()?, body.u64()?, body.u32()?);
-        let (ranges, refusals) = (usize::from(body.u8()?), usize::from(body.u8()?));
-        let lane = match body.u8()? {
+        let fixed = body.array::<{ FIXED - PREFIX_LEN + FIRST_RANGE }>()?;
+        let mut fixed = Reader(&fixed);
+        let (largest, credit, delay) = (fixed.u64()?, fixed.u64()?, fixed.u32()?);
+        let (ranges, refusals) = (usize::from(fixed.u8()?), usize::from(fixed.u8()?));
+        let lane = match fixed.u8()? {
             0 => Lane::Small,
             1 => Lane::Bulk,
             _ => return None,
         };
-        body.zeros::<1>()?;
-        let (marked, share) = (body.u32()?, body.u32()?);
+        fixed.zeros::<1>()?;
+        let (marked, share) = (fixed.u32()?, fixed.u32()?);
         if ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {
             return None;
         }
-        let below = body.u32()?;
+        let below = fixed.u32()?;
         let frame = Acknowledgement {
             largest,
             told: Told { lane, credit, delay, marked, share },

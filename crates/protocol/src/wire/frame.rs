@@ -128,7 +128,8 @@ impl<'a> Frame<'a> {
     }
 
     pub(super) fn parse(rest: &mut Reader<'a>) -> Option<Frame<'a>> {
-        let mut prefix = *rest;
+        let prefix = { *rest }.array::<PREFIX_LEN>()?;
+        let mut prefix = Reader(&prefix);
         let (kind, flags, len) = (prefix.u8()?, prefix.u8()?, usize::from(prefix.u16()?));
         let mut body = Reader(rest.take(len)?);
         body.take(PREFIX_LEN)?;
@@ -167,24 +168,28 @@ impl<'a> Frame<'a> {
 
     fn parse_message(flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
         let (class, credited) = class_of(flags)?;
-        let number = body.u64()?;
-        let head = parse_head(body)?;
+        let fixed = body.array::<{ MESSAGE_FIXED - PREFIX_LEN }>()?;
+        let mut fixed = Reader(&fixed);
+        let number = fixed.u64()?;
+        let head = parse_head(&mut fixed, body)?;
         let rest = body.take(body.0.len())?;
         Some(Frame::Message(SmallMessage { number, class, credited, head, body: rest }))
     }
 
     fn parse_open(flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
         let (class, credited) = class_of(flags)?;
-        let (number, len) = (body.u64()?, body.u64()?);
-        let head = parse_head(body)?;
+        let fixed = body.array::<{ OPEN_FIXED - PREFIX_LEN }>()?;
+        let mut fixed = Reader(&fixed);
+        let (number, len) = (fixed.u64()?, fixed.u64()?);
+        let head = parse_head(&mut fixed, body)?;
         Some(Frame::Open(Open { number, class, credited, head, len }))
     }
 }
 
-/// `head_len u8 | 0 u8[3] | head`.
-fn parse_head<'a>(body: &mut Reader<'a>) -> Option<&'a [u8]> {
-    let len = usize::from(body.u8()?);
-    body.zeros::<3>()?;
+/// `head_len u8 | 0 u8[3] | head`, of which the head is no part of the fixed length.
+fn parse_head<'a>(fixed: &mut Reader<'_>, body: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let len = usize::from(fixed.u8()?);
+    fixed.zeros::<3>()?;
     if len > HEAD_MAX { None } else { body.take(len) }
 }
 

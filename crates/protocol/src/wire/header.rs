@@ -73,6 +73,7 @@ impl Header {
 
     /// Read and check; `None` if a field has no meaning (WIRE-2.6).
     pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
+        let bytes = bytes.first_chunk::<HEADER_LEN>()?;
         let mut reader = Reader(bytes);
         let header = Header {
             connection: reader.u64()?,

@@ -291,7 +291,7 @@ impl World {
             return;
         }
         assert!(!view.is_handshake() || view.sender() == Some(1 - arrival.to as Rank));
-        node.connection.receive(self.now, &view, arrival.path, &mut node.upper);
+        node.connection.receive_ahead(self.now, &view, arrival.path, &mut node.upper);
     }
 
     /// One turn of both nodes, then on to the next moment at which something happens.
@@ -309,6 +309,9 @@ impl World {
                 self.nodes[n].connection.timeout(self.now);
             }
             self.emit(n);
+            if self.nodes[n].connection.heed_beside() {
+                self.emit(n);
+            }
             while let Some(event) = self.nodes[n].connection.poll_event() {
                 self.nodes[n].events.push(event);
             }
