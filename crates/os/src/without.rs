@@ -32,6 +32,8 @@ pub struct Without {
     pub install: bool,
     /// Placing pages by moving them (`UFFDIO_MOVE`); they are copied instead.
     pub page_move: bool,
+    /// Exchanging pages with a neighbour by mapping each other's; their bytes are copied instead.
+    pub remap: bool,
     /// Huge pages for regions.
     pub huge: bool,
 }
@@ -63,6 +65,7 @@ const SWITCHES: [(&str, Switch); 14] = [
     ("membarrier", |w| &mut w.membarrier),
     ("install", |w| &mut w.install),
     ("move", |w| &mut w.page_move),
+    ("remap", |w| &mut w.remap),
     ("huge", |w| &mut w.huge),
 ];
 

@@ -72,6 +72,21 @@ impl Mapping {
         Ok(place)
     }
 
+    /// Have other bytes of a file behind a part of a mapping of files, from one moment to the next: a thread that touches it meanwhile sees the one
+    /// or the other. All in whole pages.
+    pub(crate) fn replace(&self, at: usize, file: BorrowedFd<'_>, offset: u64, len: usize) -> std::io::Result<()> {
+        let page = rustix::param::page_size();
+        let inside = at.checked_add(len).is_some_and(|end| end <= self.len);
+        if !inside || len == 0 || !at.is_multiple_of(page) || !len.is_multiple_of(page) {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let (flags, rights) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: inside this mapping, which nobody else unmaps; what is mapped there now is readable and writable, as what it replaces, and is only
+        // reached through raw pointers.
+        unsafe { mmap(self.base.as_ptr().add(at).cast(), len, rights, flags, file, offset) }?;
+        Ok(())
+    }
+
     /// Addresses without memory, from a multiple of `align` on.
     fn reserved(what: &'static str, len: usize, align: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;

@@ -1,7 +1,10 @@
 //! One piece of memory that peers may reach and that sends may gather from.
 
 mod file;
+mod file_pages;
 mod grow;
+
+pub use file_pages::{FilePages, PagesLock};
 
 use super::borrowed::Gate;
 use super::huge::{self, PageSize};
@@ -11,7 +14,8 @@ use super::{AccessError, MemoryError, available, memfd};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use oikaze_protocol::rma::Rights;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use file_pages::Backed;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 /// Where a region's bytes are.
@@ -65,7 +69,7 @@ impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
 
 #[derive(Debug)]
 enum Backing {
-    Shared { _view: Mapping, _alias: Mapping, file: OwnedFd },
+    Shared { view: Mapping, alias: Mapping, backed: Backed },
     Private { memory: Mapping, watched: Watched },
     Borrowed { gate: Gate, writable: bool },
     File { _memory: Mapping, writable: bool },
@@ -102,7 +106,7 @@ impl Region {
         huge::fill(&file, &alias, pages)?;
         let view = map()?;
         let (at, at_alias) = (view.base(), alias.base());
-        Ok(Region::new(at, at_alias, len, pages, Backing::Shared { _view: view, _alias: alias, file }))
+        Ok(Region::new(at, at_alias, len, pages, Backing::Shared { view, alias, backed: Backed::by(file, len) }))
     }
 
     /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the kernel grants them.
@@ -219,11 +223,11 @@ impl Region {
         matches!(&self.inner.backing, Backing::Borrowed { gate, .. } if gate.is_closed())
     }
 
-    /// The file of a shared region, for a peer on this machine to map.
+    /// The file of a shared region, for a peer on this machine to map; none once pages of it may have changed place with a neighbour's.
     #[must_use]
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.inner.backing {
-            Backing::Shared { file, .. } => Some(file.as_fd()),
+            Backing::Shared { backed, .. } => backed.file(),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use super::super::mapping::{Mapping, whole_pages};
 use super::super::placement::Watched;
 use super::super::{MemoryError, PageSize, available, memfd};
+use super::file_pages::Backed;
 use super::{Backing, Region};
 use core::sync::atomic::Ordering;
 use rustix::fd::AsFd;
@@ -20,7 +21,7 @@ impl Region {
         let view = Mapping::of_file(file.as_fd(), capacity)?;
         let alias = Mapping::of_file(file.as_fd(), capacity)?;
         let (at, at_alias) = (view.base(), alias.base());
-        let region = Region::new(at, at_alias, capacity, PageSize::Small, Backing::Shared { _view: view, _alias: alias, file });
+        let region = Region::new(at, at_alias, capacity, PageSize::Small, Backing::Shared { view, alias, backed: Backed::by(file, capacity) });
         Ok(region.of_length(len))
     }
 
@@ -45,9 +46,9 @@ impl Region {
         if len > capacity || len < now {
             return Err(MemoryError::Capacity { asked: len, len: now, capacity });
         }
-        if let Backing::Shared { file, .. } = &self.inner.backing {
+        if let Backing::Shared { backed, .. } = &self.inner.backing {
             available::check(len - now)?;
-            memfd::reserve(file, 0, whole_pages(len)?)?;
+            memfd::reserve(backed.own(), 0, whole_pages(len)?)?;
         }
         // Release: who sees the length finds the pages.
         self.inner.len.fetch_max(len, Ordering::AcqRel);

@@ -1,0 +1,249 @@
+//! Which pages of which memory files are behind a shared region: those of its own file, until some have changed place with those of a region of
+//! another process (MEM-19).
+//!
+//! To take other pages is one call for each of the two mappings, which replaces what was there from one moment to the next. It pays for huge pages
+//! alone: small ones have to be found again one by one, which takes longer than to copy their bytes.
+
+use super::{Backing, Region};
+use crate::without::Without;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Runs of pages that a region may consist of: each is a mapping or two, and can keep a file alive.
+const RUNS_MAX: usize = 256;
+
+/// Some bytes of a memory file, in whole pages.
+#[derive(Clone, Debug)]
+pub struct FilePages {
+    file: Arc<OwnedFd>,
+    /// Bytes from the file's start.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl FilePages {
+    /// What another process has handed over.
+    ///
+    /// # Errors
+    /// The file has no such bytes, or may become shorter: then any access could end this process.
+    pub fn received(file: OwnedFd, offset: u64, len: u64) -> io::Result<FilePages> {
+        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        let inside = len > 0 && offset.checked_add(len).is_some_and(|end| end <= size);
+        if !inside || !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is shorter than it is said to be, or not sealed"));
+        }
+        Ok(FilePages { file: Arc::new(file), offset, len })
+    }
+
+    /// The file, to be handed over.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The first of them, as many as `len` bytes.
+    #[must_use]
+    pub fn until(self, len: u64) -> FilePages {
+        FilePages { len: self.len.min(len), ..self }
+    }
+
+    fn from(self, skipped: u64) -> FilePages {
+        FilePages { offset: self.offset + skipped, len: self.len - skipped, ..self }
+    }
+
+    fn is_of(&self, other: &FilePages) -> bool {
+        let identity = |pages: &FilePages| fstat(&pages.file).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        Arc::ptr_eq(&self.file, &other.file) || identity(self).is_some_and(|this| identity(other) == Some(this))
+    }
+}
+
+/// Pages that are one behind the other in the region and in their file.
+#[derive(Clone, Debug)]
+struct Run {
+    at: u64,
+    pages: FilePages,
+}
+
+impl Run {
+    fn end(&self) -> u64 {
+        self.at + self.pages.len
+    }
+
+    /// The part of it that is in this range of the region.
+    fn within(&self, from: u64, to: u64) -> Option<Run> {
+        let (from, to) = (from.max(self.at), to.min(self.end()));
+        (from < to).then(|| Run { at: from, pages: self.pages.clone().from(from - self.at).until(to - from) })
+    }
+
+    fn goes_on_with(&self, next: &Run) -> bool {
+        self.end() == next.at
+            && Arc::ptr_eq(&self.pages.file, &next.pages.file)
+            && self.pages.offset + self.pages.len == next.pages.offset
+    }
+}
+
+/// The pages behind a shared region.
+#[derive(Debug)]
+pub(super) struct Backed {
+    own: Arc<OwnedFd>,
+    /// From the region's start to its end.
+    runs: Mutex<Vec<Run>>,
+    /// Its own file is not all there is behind it, or will not be in a moment.
+    left: AtomicBool,
+    /// Somebody is changing what is behind it.
+    locked: AtomicBool,
+}
+
+impl Backed {
+    pub fn by(file: OwnedFd, len: usize) -> Backed {
+        let own = Arc::new(file);
+        let runs = vec![Run { at: 0, pages: FilePages { file: Arc::clone(&own), offset: 0, len: len as u64 } }];
+        Backed { own, runs: Mutex::new(runs), left: AtomicBool::new(false), locked: AtomicBool::new(false) }
+    }
+
+    pub fn own(&self) -> &OwnedFd {
+        &self.own
+    }
+
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        (!self.left.load(Ordering::Acquire)).then(|| self.own.as_fd())
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same runs with other pages at one place.
+fn with(runs: &[Run], new: Run) -> Vec<Run> {
+    // A file that is known already is kept open once.
+    let known = runs.iter().find(|run| run.pages.is_of(&new.pages)).map(|run| Arc::clone(&run.pages.file));
+    let pages = FilePages { file: known.unwrap_or(new.pages.file), ..new.pages };
+    let new = Run { pages, ..new };
+    let mut all: Vec<Run> =
+        runs.iter().flat_map(|run| [run.within(0, new.at), run.within(new.end(), u64::MAX)]).flatten().collect();
+    all.push(new);
+    all.sort_unstable_by_key(|run| run.at);
+    all.dedup_by(|next, run| {
+        let joined = run.goes_on_with(next);
+        run.pages.len += if joined { next.pages.len } else { 0 };
+        joined
+    });
+    all
+}
+
+/// Nobody else changes what is behind a region while this lives.
+#[derive(Debug)]
+pub struct PagesLock {
+    region: Region,
+}
+
+impl PagesLock {
+    /// Whose.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The pages at `offset`, as far as they are one behind the other in one file.
+    #[must_use]
+    pub fn pages(&self, offset: u64) -> Option<FilePages> {
+        let runs = self.region.backed()?.runs();
+        runs.iter().find_map(|run| run.within(offset, u64::MAX)).filter(|run| run.at == offset).map(|run| run.pages)
+    }
+
+    /// Put other pages behind the region, at `offset`: what it had there it has no more. Threads that touch them meanwhile see the one or the
+    /// other.
+    ///
+    /// # Errors
+    /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many places; the kernel says no. Nothing has changed.
+    pub fn take(&self, offset: u64, pages: FilePages) -> io::Result<()> {
+        let unit = self.region.exchange_unit().unwrap_or(u64::MAX);
+        let whole = [offset, pages.offset, pages.len].iter().all(|number| number.is_multiple_of(unit));
+        if !whole || self.region.check_bounds(offset, pages.len).is_err() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let Backing::Shared { view, alias, backed } = &self.region.inner.backing else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let end = offset + pages.len;
+        let mut runs = backed.runs();
+        let new = with(&runs, Run { at: offset, pages });
+        if new.len() > RUNS_MAX {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "its pages come from too many places already"));
+        }
+        let map = |runs: &[Run]| {
+            runs.iter().filter_map(|run| run.within(offset, end)).try_for_each(|run| {
+                let FilePages { file, offset, len } = &run.pages;
+                let each = |mapping: &super::Mapping| mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize);
+                each(alias).and_then(|()| each(view))
+            })
+        };
+        if let Err(why) = map(&new) {
+            // The kernel has run out of memory for its own account of mappings; what is gone of the old ones is put back.
+            let _ = map(&runs);
+            return Err(why);
+        }
+        *runs = new;
+        Ok(())
+    }
+}
+
+impl Drop for PagesLock {
+    fn drop(&mut self) {
+        if let Some(backed) = self.region.backed() {
+            backed.locked.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Region {
+    fn backed(&self) -> Option<&Backed> {
+        match &self.inner.backing {
+            Backing::Shared { backed, .. } => Some(backed),
+            _ => None,
+        }
+    }
+
+    /// In multiples of how many bytes its pages can change place with those of another process; `None`: they cannot.
+    #[must_use]
+    pub fn exchange_unit(&self) -> Option<u64> {
+        static OFF: OnceLock<bool> = OnceLock::new();
+        let off = *OFF.get_or_init(|| Without::from_env().is_ok_and(|without| without.remap));
+        self.backed().filter(|_| !off)?;
+        self.huge_pages().map(|size| size as u64)
+    }
+
+    /// Keep others from changing what is behind it; `None` if somebody does already, or nothing can be changed.
+    #[must_use]
+    pub fn lock_pages(&self) -> Option<PagesLock> {
+        let free = !self.backed()?.locked.swap(true, Ordering::Acquire);
+        free.then(|| PagesLock { region: self.clone() })
+    }
+
+    /// Is somebody changing what is behind it?
+    #[must_use]
+    pub fn pages_are_locked(&self) -> bool {
+        self.backed().is_some_and(|backed| backed.locked.load(Ordering::Acquire))
+    }
+
+    /// From here on [`Region::file`] says nothing: who maps it would not see what is behind the region.
+    pub fn leave_file(&self) {
+        if let Some(backed) = self.backed() {
+            backed.left.store(true, Ordering::Release);
+        }
+    }
+
+    /// Do both stand for the same memory?
+    #[must_use]
+    pub fn is_same(&self, other: &Region) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
