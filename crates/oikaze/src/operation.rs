@@ -197,6 +197,14 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
+    /// Wait, whatever the time limit: for its end, or the peer's.
+    pub(crate) fn wait_to_the_end(&self) -> Result<T> {
+        match &self.state {
+            State::Done(outcome) => Ok(*outcome),
+            State::Begun(begun) => begun.wait(None),
+        }
+    }
+
     /// Its outcome, if it is settled.
     ///
     /// # Errors

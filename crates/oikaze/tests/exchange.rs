@@ -4,7 +4,7 @@ mod support;
 
 use oikaze::job::Settings;
 use oikaze::{Error, PageSize, PlacementError, Region, Rights, page_size};
-use support::cluster;
+use support::{cluster, cluster_once};
 
 fn pattern(len: usize, which: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 10) as u8 ^ which).collect()
@@ -76,4 +76,180 @@ fn mistakes_are_told() {
         assert!(text.contains("only whole pages change place"), "{text}");
         assert!(bytes(&one).iter().all(|byte| *byte == 1) && bytes(&other).iter().all(|byte| *byte == 2));
     });
+}
+
+/// Bytes of two huge pages and a bit, and a range in them that begins and ends in the middle of small ones' runs.
+const LEN: usize = 5 << 20;
+
+/// MEM-20.1: between two nodes, whatever the memory, over the network and on one machine.
+#[test]
+fn two_nodes_exchange_pages() {
+    cluster(2, &Settings::default(), exchange_with_the_other_node);
+}
+
+fn exchange_with_the_other_node(job: oikaze::Job) {
+    let page = page_size();
+    let peer = job.peer(1 - job.rank()).unwrap();
+    let neighbours = peer.report().unwrap().gauges.rings == 1;
+    for (name, make, swaps) in [
+        ("shared", Region::shared as fn(usize) -> _, true),
+        ("small", |len| Region::shared_of(len, PageSize::Small), false),
+        ("private", Region::private, false),
+    ] {
+        let here = job.publish(name, make(LEN).unwrap(), Rights::ALL).unwrap();
+        let mut contents = [0, 1].map(|which| pattern(LEN, which));
+        here.write(0, &contents[job.rank() as usize]).unwrap();
+        let there = peer.region(name).unwrap();
+        for (turn, (from, to, pages)) in
+            [(0, 0, LEN / page), (0, 0, 1024), (3, 3, 1200), (1, 2, 700), (512, 0, 512), (0, 0, 1)].into_iter().enumerate()
+        {
+            job.barrier().unwrap();
+            let asks = turn % 2 == job.rank() as usize;
+            if asks {
+                let placed = there.exchange((to * page) as u64, &here, (from * page) as u64, pages as u64).unwrap();
+                assert_eq!(placed.moved + placed.copied, (pages * page) as u64);
+                let unit = here.exchange_unit().filter(|_| swaps && neighbours).map_or(usize::MAX, |unit| unit as usize);
+                let moved = whole_units(to * page, from * page, pages * page, unit);
+                assert_eq!(placed.moved, moved, "{name} {from} {to} {pages}");
+            }
+            let (asker, other) = (turn % 2, 1 - turn % 2);
+            let kept = contents[asker][from * page..(from + pages) * page].to_vec();
+            let came = contents[other][to * page..][..kept.len()].to_vec();
+            contents[asker][from * page..(from + pages) * page].copy_from_slice(&came);
+            contents[other][to * page..(to + pages) * page].copy_from_slice(&kept);
+            job.barrier().unwrap();
+            assert!(bytes(&here) == contents[job.rank() as usize], "{name} {from} {to} {pages}");
+        }
+        job.barrier().unwrap();
+    }
+}
+
+fn whole_units(to: usize, from: usize, len: usize, unit: usize) -> u64 {
+    if unit == usize::MAX || !to.abs_diff(from).is_multiple_of(unit) {
+        return 0;
+    }
+    let first = from.next_multiple_of(unit) - from;
+    (len.saturating_sub(first) / unit * unit) as u64
+}
+
+/// MEM-20.4: a third node, which has mapped both regions, goes on reaching them as they are; what is looked up later, too.
+#[test]
+fn others_reach_what_has_changed_place_between_two_nodes() {
+    cluster(3, &Settings::default(), |job| {
+        let mine = job.publish("mine", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+        mine.fill(0, LEN as u64, job.rank() as u8 + 1).unwrap();
+        let there = [0, 1].map(|rank| (rank != job.rank()).then(|| job.peer(rank).unwrap().region("mine").unwrap()));
+        job.barrier().unwrap();
+        for round in 0..4_u8 {
+            if job.rank() == u32::from(round) % 2 {
+                let other = there[1 - job.rank() as usize].as_ref().unwrap();
+                other.exchange(0, &mine, 0, (LEN / page_size()) as u64).unwrap();
+            }
+            job.barrier().unwrap();
+            if job.rank() == 2 {
+                let back = job.register(Region::zeroed(LEN).unwrap()).unwrap();
+                for (rank, there) in (0..).zip(there.iter().flatten()) {
+                    let again = job.peer(rank).unwrap().region("mine").unwrap();
+                    for there in [there, &again] {
+                        there.get(0, back.all()).wait().unwrap();
+                        let expected = 1 + (rank as u8 + round + 1) % 2;
+                        assert!(bytes(&back).iter().all(|byte| *byte == expected), "{round} {rank}");
+                    }
+                    again.put(LEN as u64 / 2, back.slice(0..4096).unwrap()).wait().unwrap();
+                    there.put_copy(0, &[bytes(&back)[0]; 64]).unwrap().wait().unwrap();
+                }
+            }
+            job.barrier().unwrap();
+        }
+    });
+}
+
+/// Many exchanges both ways at once, of ranges apart: each is done once.
+#[test]
+fn exchanges_that_meet_are_each_done_once() {
+    cluster(2, &Settings::default(), |job| {
+        let unit = 2 << 20;
+        let mine = job.publish("mine", Region::shared(4 * unit).unwrap(), Rights::ALL).unwrap();
+        mine.fill(0, 4 * unit as u64, 1 + job.rank() as u8).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("mine").unwrap();
+        job.barrier().unwrap();
+        for _ in 0..25 {
+            // Node 0 exchanges the first two units, node 1 the others.
+            let at = u64::from(job.rank()) * 2 * unit as u64;
+            there.exchange(at, &mine, at, 2 * (unit / page_size()) as u64).unwrap();
+        }
+        job.barrier().unwrap();
+        assert!(bytes(&mine).iter().all(|byte| *byte == 2 - job.rank() as u8));
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-20.2.
+#[test]
+fn mistakes_between_two_nodes_are_told_and_change_nothing() {
+    cluster(2, &Settings::default(), |job| {
+        let mine = job.publish("mine", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+        let _read = job.publish("read", Region::shared(LEN).unwrap(), Rights::READ).unwrap();
+        mine.fill(0, LEN as u64, 1 + job.rank() as u8).unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let (there, read) = (peer.region("mine").unwrap(), peer.region("read").unwrap());
+        let (page, pages) = (page_size() as u64, (LEN / page_size()) as u64);
+        job.barrier().unwrap();
+        let said = |outcome: oikaze::Result<_>| outcome.unwrap_err().to_string();
+        assert!(said(there.exchange(1, &mine, 0, 1)).contains("only whole pages"));
+        assert!(said(there.exchange(0, &mine, 1, 1)).contains("only whole pages"));
+        assert!(said(there.exchange(page, &mine, 0, pages)).contains("outside the region"));
+        assert!(said(there.exchange(u64::MAX - page + 1, &mine, 0, 2)).contains("outside"));
+        assert!(said(there.exchange(0, &mine, page, pages)).contains("outside"));
+        assert!(said(read.exchange(0, &mine, 0, pages)).contains("does not grant"));
+        let own = job.peer(job.rank()).unwrap().region("mine").unwrap();
+        assert!(said(own.exchange(0, &mine, page, 2)).contains("in common"));
+        assert!(bytes(&mine).iter().all(|byte| *byte == 1 + job.rank() as u8));
+        job.barrier().unwrap();
+        // What the network or the ring brings is refused as it is by the owner's own rights.
+        drop(mine);
+        job.barrier().unwrap();
+    });
+}
+
+/// The memory lives on when a region's registration ends after its pages have changed place, at either end.
+#[test]
+fn exchanged_pages_outlive_the_registrations() {
+    cluster(2, &Settings::default(), |job| {
+        for _ in 0..5 {
+            let mine = job.publish("mine", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+            mine.fill(0, LEN as u64, 1 + job.rank() as u8).unwrap();
+            let there = job.peer(1 - job.rank()).unwrap().region("mine").unwrap();
+            job.barrier().unwrap();
+            if job.rank() == 0 {
+                there.exchange(0, &mine, 0, (LEN / page_size()) as u64).unwrap();
+            }
+            job.barrier().unwrap();
+            let kept = mine.deregister().unwrap();
+            job.barrier().unwrap();
+            if job.rank() == 0 {
+                kept.fill(0, LEN as u64, 9).unwrap();
+            }
+            job.barrier().unwrap();
+            let expected = if job.rank() == 0 { 9 } else { 1 };
+            assert!(bytes(&kept).iter().all(|byte| *byte == expected));
+            job.barrier().unwrap();
+        }
+    });
+}
+
+/// MEM-20.3: with remapping switched off all is copied, between neighbours too.
+#[test]
+fn what_is_switched_off_is_copied() {
+    const SWITCH: &str = "OIKAZE_WITHOUT";
+    if std::env::var(SWITCH).is_ok_and(|words| words.contains("remap")) {
+        return cluster_once(2, &Settings::default(), exchange_with_the_other_node).clear();
+    }
+    for words in ["remap", "huge,uffd,remap"] {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output =
+            child.args(["--exact", "what_is_switched_off_is_copied", "--nocapture"]).env(SWITCH, words).output().unwrap();
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    }
 }

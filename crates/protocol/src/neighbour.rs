@@ -29,13 +29,27 @@ pub enum Kind {
     Given = 7,
     /// No more messages come.
     Goodbye = 8,
+    /// Please exchange pages with me: the question with this number (u64), and my pages, lie in the socket.
+    Swap = 9,
+    /// The answer to the question with this number: done, and your new pages lie in the socket, or not done (see [`Heading::flag`]).
+    Swapped = 10,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Skip, Kind::Whole, Kind::Begin, Kind::Piece, Kind::Withdrawn, Kind::Ask, Kind::Given, Kind::Goodbye]
-            .into_iter()
-            .find(|kind| *kind as u8 == code)
+        const ALL: [Kind; 10] = [
+            Kind::Skip,
+            Kind::Whole,
+            Kind::Begin,
+            Kind::Piece,
+            Kind::Withdrawn,
+            Kind::Ask,
+            Kind::Given,
+            Kind::Goodbye,
+            Kind::Swap,
+            Kind::Swapped,
+        ];
+        ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
@@ -50,7 +64,7 @@ pub struct Heading {
     pub head: usize,
     /// Bytes behind the heading.
     pub len: usize,
-    /// Of [`Kind::Given`]: it was given.
+    /// Of [`Kind::Given`] and [`Kind::Swapped`]: it was done.
     pub flag: bool,
 }
 
@@ -106,12 +120,13 @@ impl Heading {
             Kind::Whole => head <= HEAD_MAX && head <= len,
             Kind::Begin => head <= HEAD_MAX && len == 8 + head,
             Kind::Piece => len > 0 && head == 0,
-            Kind::Ask | Kind::Given => len == 8 && head == 0,
+            Kind::Ask | Kind::Given | Kind::Swap | Kind::Swapped => len == 8 && head == 0,
             Kind::Skip => head == 0,
             Kind::Withdrawn | Kind::Goodbye => len == 0 && head == 0,
         };
         let plain = matches!(kind, Kind::Whole | Kind::Begin) || class == Class::Unordered;
-        if fits && told && plain && flag <= u8::from(kind == Kind::Given) { Ok(heading) } else { Err(Damaged) }
+        let answer = matches!(kind, Kind::Given | Kind::Swapped);
+        if fits && told && plain && flag <= u8::from(answer) { Ok(heading) } else { Err(Damaged) }
     }
 }
 
@@ -128,15 +143,15 @@ mod tests {
 
     fn heading() -> impl Strategy<Value = Heading> {
         let class = prop_oneof![Just(Class::Ordered), Just(Class::Unordered), Just(Class::Sync)];
-        (class, 0..=HEAD_MAX, 1..40_000usize, any::<bool>(), 2..=8u8).prop_map(|(class, head, body, flag, code)| {
+        (class, 0..=HEAD_MAX, 1..40_000usize, any::<bool>(), 2..=10u8).prop_map(|(class, head, body, flag, code)| {
             match Kind::from_code(code) {
                 Some(kind @ Kind::Whole) => Heading { kind, class, head, len: head + body, flag: false },
                 Some(kind @ Kind::Begin) => Heading { kind, class, head, len: 8 + head, flag: false },
                 Some(kind @ Kind::Piece) => Heading::plain(kind, body),
-                Some(kind @ Kind::Ask) => Heading::plain(kind, 8),
-                Some(kind @ Kind::Given) => Heading { flag, ..Heading::plain(kind, 8) },
+                Some(kind @ (Kind::Ask | Kind::Swap)) => Heading::plain(kind, 8),
+                Some(kind @ (Kind::Given | Kind::Swapped)) => Heading { flag, ..Heading::plain(kind, 8) },
                 Some(kind) => Heading::plain(kind, 0),
-                None => unreachable!("2 to 8 are kinds"),
+                None => unreachable!("2 to 10 are kinds"),
             }
         })
     }
@@ -153,7 +168,7 @@ mod tests {
 
         /// MEM-16.2: what is accepted has one encoding, and ends within the ring.
         #[test]
-        fn any_word_is_judged(word in any::<u64>(), near in 0..9u64, left in 8..RING_BYTES) {
+        fn any_word_is_judged(word in any::<u64>(), near in 0..11u64, left in 8..RING_BYTES) {
             for word in [word, word & 0xff01_ff03_0000_ffff | near << 32] {
                 if let Ok(heading) = Heading::decode(word, left) {
                     prop_assert_eq!(heading.encode(), word);

@@ -33,6 +33,7 @@ mod regions;
 pub mod seal;
 pub mod submission;
 mod submit;
+mod swapping;
 #[cfg(test)]
 mod tests;
 mod to_self;
@@ -45,6 +46,7 @@ pub use joined::Joined;
 pub use operation::{Completion, Outcome, Sink, Value};
 pub use submission::{Keep, Request, Submission};
 pub use submit::tracked;
+pub use swapping::Swap;
 pub use turn::Work;
 
 use crate::job::Secret;

@@ -4,6 +4,7 @@
 
 use super::Engine;
 use super::neighbour::{Handed, Neighbour, Settled};
+use super::swapping::{OFFERS, Offer};
 use super::upward::Upward;
 use oikaze_os::hazard::make_fences;
 use oikaze_os::link::Link;
@@ -31,6 +32,8 @@ pub(super) struct Neighbours {
     dozed: bool,
     /// Regions of neighbours that are mapped, or asked for.
     pub maps: super::mapping::Maps,
+    /// Pages that are to change place with theirs.
+    pub swaps: super::swapping::Swaps,
 }
 
 impl Neighbours {
@@ -94,7 +97,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // Whoever stores in a region of ours looks whether we sleep without a fence of its own (MEM-18.5).
             make_fences();
         }
-        news
+        news | neighbours.swaps.are_wanted()
     }
 
     /// Look into every ring; how much has come or been settled.
@@ -145,6 +148,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
         }
         self.map_given(rank);
+        self.take_swapped(rank);
         let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return came };
         // Somebody wants memory; or room, or credit, has come for what waits.
         self.more |= neighbour.is_pressed() || neighbour.is_asked();
@@ -205,6 +209,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         peer.rings = neighbour.counters();
         neighbour.pair.line.end();
         self.neighbours.maps.cut_off(rank);
+        self.neighbours.swaps.cut_off(rank);
         if let Some(watch) = &self.neighbours.watch {
             watch.remove(&neighbour.pair.line);
         }
@@ -216,6 +221,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Put in what waited for room, and wake those who sleep and have something to see.
     #[inline]
     pub(super) fn stir_neighbours(&mut self) {
+        self.serve_swaps();
         let mut at = 0;
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
@@ -250,6 +256,10 @@ pub(super) fn hear(neighbour: &mut Neighbour) -> bool {
         match neighbour.pair.line.hear() {
             Ok(None) => break,
             Ok(Some(said)) if Line::is_wake(&said) => {}
+            Ok(Some(said)) if Offer::is_one(&said) => match Offer::from_said(said) {
+                Some(offer) if neighbour.offers.len() < OFFERS => neighbour.offers.push(offer),
+                _ => return false,
+            },
             Ok(Some(said)) => match Handed::from_said(said) {
                 Some(handed) if neighbour.handed.len() < GRANTS => neighbour.handed.push(handed),
                 _ => return false,

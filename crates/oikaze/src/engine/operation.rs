@@ -22,6 +22,8 @@ pub enum Value {
     Word(u64),
     /// A peer's memory, mapped here.
     Mapped(Arc<Mapped>),
+    /// So many bytes of pages have changed place with a neighbour's.
+    Swapped(u64),
     /// A published region.
     Region(Published),
     /// A declared array.

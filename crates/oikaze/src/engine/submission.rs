@@ -1,6 +1,7 @@
 //! What threads ask of the engine, in the order in which they asked.
 
 use super::operation::{Completion, Sink};
+use super::swapping::Swap;
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
@@ -136,6 +137,8 @@ pub enum Request {
         /// Which.
         key: u64,
     },
+    /// Exchange pages with a neighbour's region, if that can be: as many as are found in one piece at both ends.
+    Swap(Box<Swap>),
     /// Take a published name back.
     Withdraw {
         /// Its name.
@@ -229,6 +232,7 @@ impl Request {
             | Request::Send { to: peer, .. } => Some(*peer),
             // What takes effect here and at once, and what concerns all nodes.
             Request::Map { .. }
+            | Request::Swap(_)
             | Request::Withdraw { .. }
             | Request::Remove { .. }
             | Request::Cancel { .. }

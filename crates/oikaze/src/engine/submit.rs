@@ -58,6 +58,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
             Request::Flush { peer } => self.flush_operations(peer, completion),
             Request::Map { at, key } => self.ask_for_memory(at, key, completion),
+            Request::Swap(swap) => self.ask_to_swap(*swap, completion),
             Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
                     peer.consumed(messages, bytes);
@@ -130,6 +131,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             | Request::Fence { .. }
             | Request::Flush { .. }
             | Request::Map { .. }
+            | Request::Swap(_)
             | Request::Consumed { .. }
             | Request::Close => return,
         };

@@ -1,5 +1,6 @@
 //! Memory of this node that operations may use, and that peers may reach if it is published.
 
+mod exchange;
 mod handle;
 mod registration;
 

@@ -161,6 +161,8 @@ impl LocalRegion {
         let Inner { node, registered, .. } = &*self.inner;
         // Nobody stays inside for longer than a copy takes.
         let reached = || self.inner.direct.is_ending() || node.with_engine(|engine| engine.is_reached(registered.slot));
+        // Nor does an exchange of pages that a neighbour was asked for take longer than its answer, or its death.
+        let reached = || self.inner.region.pages_are_locked() || reached();
         node.wait(None, || (!reached()).then_some(()));
     }
 }

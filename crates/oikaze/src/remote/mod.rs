@@ -5,6 +5,7 @@
 mod accumulate;
 mod block;
 mod direct;
+mod exchange;
 mod fifo;
 mod list;
 mod put;

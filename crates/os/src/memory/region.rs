@@ -13,8 +13,8 @@ use super::placement::Watched;
 use super::{AccessError, MemoryError, available, memfd};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use oikaze_protocol::rma::Rights;
 use file_pages::Backed;
+use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 

@@ -68,6 +68,11 @@ impl Grants {
         self.lines_of(slot).any(|index| self.marks.is_inside(index))
     }
 
+    /// The regions that are given.
+    pub fn slots(&self) -> impl Iterator<Item = u32> {
+        self.given.iter().copied().flatten()
+    }
+
     fn lines_of(&self, slot: u32) -> impl Iterator<Item = usize> {
         self.given.iter().enumerate().filter(move |(_, given)| **given == Some(slot)).map(|(index, _)| index)
     }

@@ -33,6 +33,9 @@ pub(super) struct Incoming {
     pub asked: VecDeque<u64>,
     /// What it says to what was asked of it.
     pub given: VecDeque<Given>,
+    /// Numbers of exchanges that the neighbour wants, and of those that were asked of it, with whether they were done.
+    pub swaps: VecDeque<u64>,
+    pub swapped: VecDeque<(u64, bool)>,
 }
 
 /// An answer to [`Kind::Ask`].
@@ -172,7 +175,9 @@ impl Incoming {
             Kind::Given if self.given.len() < ASKED_MAX => {
                 self.given.push_back(Given { key: word(reader), is_there: heading.flag });
             }
-            Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given => return Err(Damaged),
+            Kind::Swap if self.swaps.len() < ASKED_MAX => self.swaps.push_back(word(reader)),
+            Kind::Swapped if self.swapped.len() < ASKED_MAX => self.swapped.push_back((word(reader), heading.flag)),
+            Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given | Kind::Swap | Kind::Swapped => return Err(Damaged),
         }
         Ok(Ok(()))
     }

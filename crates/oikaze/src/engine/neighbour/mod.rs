@@ -4,8 +4,9 @@
 mod incoming;
 mod outgoing;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
+use super::swapping::Offer;
 use incoming::{Given, Incoming};
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Gift, Pair};
@@ -48,6 +49,8 @@ pub(super) struct Neighbour {
     counters: RingCounters,
     /// What was handed over in the socket and not asked for yet, in the ring.
     pub handed: Vec<Handed>,
+    /// Pages that were handed over in the socket, and not asked for or answered yet in the ring.
+    pub offers: Vec<Offer>,
 }
 
 /// Memory of a region, as it came.
@@ -66,6 +69,7 @@ impl Neighbour {
             last_looks: None,
             counters: RingCounters::default(),
             handed: Vec::new(),
+            offers: Vec::new(),
         }
     }
 
@@ -154,8 +158,28 @@ impl Neighbour {
         self.outgoing.tell(Heading { flag: is_there, ..Heading::plain(Kind::Given, 0) }, key);
     }
 
+    /// Ask for an exchange of pages, with the number under which ours lie in the socket.
+    pub fn ask_to_swap(&mut self, number: u64) {
+        self.outgoing.tell(Heading::plain(Kind::Swap, 0), number);
+    }
+
+    /// Say that pages were exchanged and what it gets lies in the socket, or that they were not.
+    pub fn answer_swap(&mut self, number: u64, is_done: bool) {
+        self.outgoing.tell(Heading { flag: is_done, ..Heading::plain(Kind::Swapped, 0) }, number);
+    }
+
+    /// The number of an exchange that it asks for.
+    pub fn next_swap(&mut self) -> Option<u64> {
+        self.incoming.swaps.pop_front()
+    }
+
+    /// The number of an exchange that was asked of it, and whether it was done.
+    pub fn next_swapped(&mut self) -> Option<(u64, bool)> {
+        self.incoming.swapped.pop_front()
+    }
+
     pub fn is_asked(&self) -> bool {
-        !self.incoming.asked.is_empty()
+        !self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty()
     }
 
     pub fn next_asked(&mut self) -> Option<u64> {

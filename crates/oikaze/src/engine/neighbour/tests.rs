@@ -11,15 +11,15 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Refusal, Segment};
 use std::sync::Arc;
 
-struct Two {
-    a: Node,
-    b: Node,
-    now: Time,
+pub(in crate::engine) struct Two {
+    pub a: Node,
+    pub b: Node,
+    pub now: Time,
 }
 
 impl Two {
     /// Connected, with rings.
-    fn new() -> Two {
+    pub fn new() -> Two {
         let (one, other) = Pair::both().unwrap();
         Two::with(one, other)
     }
@@ -40,7 +40,7 @@ impl Two {
         self.b.turn(self.now);
     }
 
-    fn turn_until(&mut self, done: impl Fn(&mut Two) -> bool) {
+    pub fn turn_until(&mut self, done: impl Fn(&mut Two) -> bool) {
         for _ in 0..100_000 {
             if done(self) {
                 return;
@@ -50,7 +50,7 @@ impl Two {
         panic!("it never happens");
     }
 
-    fn outcome(&mut self, asked: &Completion) -> Result<Value, Failure> {
+    pub fn outcome(&mut self, asked: &Completion) -> Result<Value, Failure> {
         self.turn_until(|_| asked.is_done());
         asked.outcome().unwrap()
     }

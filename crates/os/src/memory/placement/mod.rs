@@ -43,8 +43,9 @@ mod tests;
 mod view;
 
 pub use error::PlacementError;
+pub use huge_moves::whole as whole_units;
 pub use mover::Placed;
 pub(super) use mover::Watched;
 pub use place::{Placement, Way};
-pub use span::{Pages, page_size};
+pub use span::{Pages, check, page_size};
 pub use view::{install, retract};

@@ -21,6 +21,14 @@ pub struct Pages<'r> {
     pub offset: u64,
 }
 
+/// How many bytes `pages` pages there are, if their contents may be exchanged.
+///
+/// # Errors
+/// [`PlacementError`].
+pub fn check(place: Pages<'_>, pages: u64) -> Result<u64, PlacementError> {
+    Ok(Span::check(place, pages)?.len as u64)
+}
+
 /// A range of whole pages that is inside its region, and stays in place while this lives.
 #[derive(Debug)]
 pub(super) struct Span<'r> {

@@ -1,5 +1,5 @@
 //! Which pages of which memory files are behind a shared region: those of its own file, until some have changed place with those of a region of
-//! another process (MEM-19).
+//! another process (MEM-20).
 //!
 //! To take other pages is one call for each of the two mappings, which replaces what was there from one moment to the next. It pays for huge pages
 //! alone: small ones have to be found again one by one, which takes longer than to copy their bytes.
@@ -160,7 +160,8 @@ impl PagesLock {
     /// other.
     ///
     /// # Errors
-    /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many places; the kernel says no. Nothing has changed.
+    /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many places (MEM-20.3); the kernel says no. Nothing
+    /// has changed.
     pub fn take(&self, offset: u64, pages: FilePages) -> io::Result<()> {
         let unit = self.region.exchange_unit().unwrap_or(u64::MAX);
         let whole = [offset, pages.offset, pages.len].iter().all(|number| number.is_multiple_of(unit));

@@ -21,7 +21,13 @@ impl Region {
         let view = Mapping::of_file(file.as_fd(), capacity)?;
         let alias = Mapping::of_file(file.as_fd(), capacity)?;
         let (at, at_alias) = (view.base(), alias.base());
-        let region = Region::new(at, at_alias, capacity, PageSize::Small, Backing::Shared { view, alias, backed: Backed::by(file, capacity) });
+        let region = Region::new(
+            at,
+            at_alias,
+            capacity,
+            PageSize::Small,
+            Backing::Shared { view, alias, backed: Backed::by(file, capacity) },
+        );
         Ok(region.of_length(len))
     }
 

@@ -35,9 +35,8 @@ fn write(region: &Region, unit: u64, word: u64) {
 /// As the program sees it and as the runtime does.
 fn read(region: &Region, unit: u64) -> u64 {
     let [first, last] = ends(region, unit).map(|at| region.load_u64(at).unwrap());
-    let [first_there, last_there] = ends(region, unit).map(|at| {
-        region.lend(at, 8).unwrap().with_bytes(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap()))
-    });
+    let [first_there, last_there] = ends(region, unit)
+        .map(|at| region.lend(at, 8).unwrap().with_bytes(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap())));
     assert!(first == last && first == first_there && last == last_there, "{first:x} {last:x} {first_there:x} {last_there:x}");
     first
 }
@@ -62,7 +61,7 @@ fn exchange((a, at): (&Region, u64), (b, there): (&Region, u64), len: u64) -> u6
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// MEM-19.1: whatever changes place, the contents follow, in both mappings, and nothing else does.
+    /// MEM-20.1: whatever changes place, the contents follow, in both mappings, and nothing else does.
     #[test]
     fn pages_follow_the_model(steps in proptest::collection::vec((0..3_usize, 1..3_usize, 0..UNITS, 0..UNITS, 1..=UNITS), 1..30)) {
         let Some(regions) = [1, 2, 3].map(region).into_iter().collect::<Option<Vec<_>>>() else { return Ok(()) };
@@ -75,7 +74,7 @@ proptest! {
             while done < units {
                 let place = |region, unit: usize| (region, (unit + done) as u64 * size);
                 let len = exchange(place(&regions[a], from), place(&regions[b], to), (units - done) as u64 * size);
-                prop_assert!(len > 0 && len % size == 0);
+                prop_assert!(len > 0 && len.is_multiple_of(size));
                 done += (len / size) as usize;
             }
             for unit in 0..units {
@@ -95,7 +94,7 @@ proptest! {
     }
 }
 
-/// MEM-19.2: a thread that touches the pages meanwhile sees one content or the other, never anything else, and never faults.
+/// MEM-20.2: a thread that touches the pages meanwhile sees one content or the other, never anything else, and never faults.
 #[test]
 fn threads_see_one_or_the_other() {
     const ROUNDS: u64 = 400;
@@ -132,7 +131,7 @@ fn threads_see_one_or_the_other() {
     assert!((0..UNITS as u64).all(|unit| read(&a, unit) == 1 && read(&b, unit) == 2));
 }
 
-/// MEM-19.3: what is not whole, not inside, or not what it is said to be changes nothing.
+/// MEM-20.3: what is not whole, not inside, or not what it is said to be changes nothing.
 #[test]
 fn what_does_not_fit_is_not_taken() {
     let (Some(a), Some(b)) = (region(1), region(2)) else { return };

@@ -1,0 +1,281 @@
+//! Pages of a region of this node that change place with those of a neighbour's (spec/memory.md, MEM-20).
+//!
+//! Who asks says in the socket which pages of which file are behind its region, and in the ring that it asks. The owner of the other region says in
+//! the socket which are behind that, takes those that came, and says in the ring that it has; then who asked takes what came back. Whoever dies in
+//! between, the other one has one content or the other, whole: nothing is given up before something else has taken its place.
+
+#[cfg(test)]
+mod tests;
+
+use super::neighbour::Neighbour;
+use super::{Completion, Engine, Failure, Value};
+use oikaze_os::link::Link;
+use oikaze_os::memory::{FilePages, PagesLock, Region};
+use oikaze_os::neighbour::Said;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::rma::Rights;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Pages of one neighbour that lie here and are not dealt with; questions that it is asked at a time.
+pub(super) const OFFERS: usize = 64;
+
+/// What is said in the socket: one of these; then number, key, offset, offset in the file, and length, each u64. An answer has no key or offset.
+const QUESTION: &[u8; 4] = b"swap";
+const ANSWER: &[u8; 4] = b"took";
+const WORDS: usize = 5;
+const OFFER_LEN: usize = 4 + 8 * WORDS;
+
+/// An exchange, as it is asked for: `len` bytes, in whole units at both ends.
+pub struct Swap {
+    /// With whom.
+    pub at: Rank,
+    /// Which region.
+    pub key: u64,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// Of this node, and closed to neighbours.
+    pub own: Region,
+    /// Bytes from its start.
+    pub own_offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Pages that were handed over.
+pub(super) struct Offer {
+    answers: bool,
+    number: u64,
+    key: u64,
+    offset: u64,
+    pages: FilePages,
+}
+
+impl Offer {
+    pub fn is_one(said: &Said) -> bool {
+        [QUESTION, ANSWER].iter().any(|word| said.bytes().starts_with(*word))
+    }
+
+    /// `None`: it makes no sense, or no pages come with it.
+    pub fn from_said(mut said: Said) -> Option<Offer> {
+        let file = said.descriptor.take()?;
+        let bytes: &[u8; OFFER_LEN] = said.bytes().try_into().ok()?;
+        let words = bytes.get(4..)?.as_chunks::<8>().0;
+        let word = |index: usize| words.get(index).copied().map(u64::from_le_bytes);
+        let pages = FilePages::received(file, word(3)?, word(4)?).ok()?;
+        Some(Offer { answers: bytes.starts_with(ANSWER), number: word(0)?, key: word(1)?, offset: word(2)?, pages })
+    }
+}
+
+/// Say in the socket which pages are to change place.
+fn say(neighbour: &Neighbour, word: &[u8; 4], [number, key, offset]: [u64; 3], pages: &FilePages) -> std::io::Result<()> {
+    let mut said = Vec::with_capacity(OFFER_LEN);
+    said.extend_from_slice(word);
+    [number, key, offset, pages.offset, pages.len].into_iter().for_each(|word| said.extend_from_slice(&word.to_le_bytes()));
+    let file: BorrowedFd<'_> = pages.file();
+    neighbour.pair.line.say(&said, Some(file))
+}
+
+/// What was said under this number; it was said before the ring told of it.
+fn hear(neighbour: &mut Neighbour, answers: bool, number: u64) -> Option<Offer> {
+    if !super::neighbours::hear(neighbour) {
+        neighbour.has_ended();
+    }
+    let at = neighbour.offers.iter().position(|offer| (offer.answers, offer.number) == (answers, number))?;
+    Some(neighbour.offers.swap_remove(at))
+}
+
+/// An exchange that a neighbour was asked for.
+struct Asked {
+    rank: Rank,
+    number: u64,
+    lock: PagesLock,
+    offset: u64,
+    len: u64,
+    completion: Arc<Completion>,
+}
+
+/// One that a neighbour wants: it waits until nobody is inside the region.
+struct Wanted {
+    rank: Rank,
+    lock: PagesLock,
+    offer: Offer,
+}
+
+/// What is under way.
+#[derive(Default)]
+pub(super) struct Swaps {
+    last: u64,
+    asked: Vec<Asked>,
+    wanted: Vec<Wanted>,
+}
+
+impl Swaps {
+    /// Does a neighbour wait until others have left a region? Who leaves wakes this node, unless it has left just now.
+    pub fn are_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// This neighbour is none any more: what it wanted is not done, and what was asked of it is not done here.
+    pub fn cut_off(&mut self, rank: Rank) {
+        self.wanted.retain(|wanted| wanted.rank != rank);
+        self.asked.retain(|asked| {
+            if asked.rank == rank {
+                asked.completion.settle(Ok(Value::Done));
+            }
+            asked.rank != rank
+        });
+    }
+}
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// Ask a neighbour to exchange pages; the completion says how many bytes of them have changed place, or that it is done without any.
+    pub(super) fn ask_to_swap(&mut self, swap: Swap, completion: Option<Arc<Completion>>) {
+        let Some(completion) = completion else { return };
+        if let Err(completion) = self.try_to_ask(swap, completion) {
+            completion.settle(Ok(Value::Done));
+            self.news += 1;
+        }
+    }
+
+    fn try_to_ask(&mut self, swap: Swap, completion: Arc<Completion>) -> Result<(), Arc<Completion>> {
+        let Swap { at, key, offset, own, own_offset, len } = swap;
+        let Self { peers, neighbours, .. } = self;
+        let swaps = &mut neighbours.swaps;
+        let Some(neighbour) = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut()) else { return Err(completion) };
+        let room = swaps.asked.iter().filter(|asked| asked.rank == at).count() < OFFERS;
+        let Some(lock) = own.lock_pages().filter(|_| room) else { return Err(completion) };
+        let Some(pages) = lock.pages(own_offset).map(|pages| pages.until(len)) else { return Err(completion) };
+        let number = swaps.last + 1;
+        if say(neighbour, QUESTION, [number, key, offset], &pages).is_err() {
+            return Err(completion);
+        }
+        neighbour.ask_to_swap(number);
+        swaps.last = number;
+        swaps.asked.push(Asked { rank: at, number, lock, offset: own_offset, len: pages.len, completion });
+        Ok(())
+    }
+
+    /// What has become of exchanges that this neighbour was asked for.
+    pub(super) fn take_swapped(&mut self, rank: Rank) {
+        let Self { peers, neighbours, news, .. } = self;
+        let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return };
+        while let Some((number, done)) = neighbour.next_swapped() {
+            let asked = &mut neighbours.swaps.asked;
+            let Some(at) = asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number)) else { continue };
+            let Asked { lock, offset, len, completion, .. } = asked.swap_remove(at);
+            // Also of what came to nothing.
+            let offer = hear(neighbour, true, number);
+            let outcome = match offer.filter(|offer| done && offer.pages.len <= len) {
+                Some(offer) => take(&lock, offset, offer.pages),
+                None => {
+                    if done {
+                        // It has ours, and nothing has come for them: it cannot be believed any more.
+                        neighbour.has_ended();
+                    }
+                    Ok(Value::Done)
+                }
+            };
+            drop(lock);
+            completion.settle(outcome);
+            *news += 1;
+        }
+    }
+
+    /// Exchange what neighbours want exchanged, where that may be; all others are told that it may not.
+    pub(super) fn serve_swaps(&mut self) {
+        let mut at = 0;
+        while let Some(&rank) = self.neighbours.ranks.get(at) {
+            at += 1;
+            while let Some(number) = self.neighbour(rank).and_then(Neighbour::next_swap) {
+                let offer = self.neighbour(rank).and_then(|neighbour| hear(neighbour, false, number));
+                match offer.ok_or(()).and_then(|offer| self.admit(rank, offer)) {
+                    Ok(wanted) => self.neighbours.swaps.wanted.push(wanted),
+                    Err(()) => self.answer_swap(rank, number, false),
+                }
+            }
+        }
+        if !self.neighbours.swaps.wanted.is_empty() {
+            self.exchange_wanted();
+        }
+    }
+
+    fn exchange_wanted(&mut self) {
+        for wanted in std::mem::take(&mut self.neighbours.swaps.wanted) {
+            if self.is_region_reached(wanted.lock.region()) {
+                self.neighbours.swaps.wanted.push(wanted);
+                continue;
+            }
+            let Wanted { rank, lock, offer } = wanted;
+            let number = offer.number;
+            // Its registration may have ended meanwhile.
+            let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
+                && self.neighbour(rank).and_then(|neighbour| give(neighbour, &lock, offer)).is_some();
+            self.answer_swap(rank, number, done);
+        }
+    }
+
+    /// The region, shut to neighbours, until it is exchanged with.
+    fn admit(&mut self, rank: Rank, offer: Offer) -> Result<Wanted, ()> {
+        let region = self.may_swap(&offer).ok_or(())?.clone();
+        let lock = region.lock_pages().ok_or(())?;
+        self.keep_neighbours_out(&region);
+        Ok(Wanted { rank, lock, offer })
+    }
+
+    /// The region, if every page of it may be read and written, and the range is one that can change place (MEM-20.2).
+    fn may_swap(&self, offer: &Offer) -> Option<&Region> {
+        let (_, region, rights) = self.memory.mappable(offer.key)?;
+        let unit = region.exchange_unit()?;
+        let whole = [offer.offset, offer.pages.offset, offer.pages.len].iter().all(|number| number.is_multiple_of(unit));
+        let inside = offer.offset.checked_add(offer.pages.len).is_some_and(|end| end <= region.len() as u64);
+        (whole && inside && rights.contains(Rights(Rights::READ.0 | Rights::WRITE.0))).then_some(region)
+    }
+
+    fn answer_swap(&mut self, rank: Rank, number: u64, done: bool) {
+        if let Some(neighbour) = self.neighbour(rank) {
+            neighbour.answer_swap(number, done);
+        }
+    }
+
+    fn neighbour(&mut self, rank: Rank) -> Option<&mut Neighbour> {
+        self.peers.get_mut(rank)?.neighbour.as_deref_mut()
+    }
+
+    /// The memory is not handed to neighbours any more, and those who have mapped it are let in no more; those inside are to be waited for
+    /// ([`Engine::is_region_reached`]).
+    pub fn keep_neighbours_out(&mut self, region: &Region) {
+        region.leave_file();
+        for slot in self.slots_given_of(region) {
+            self.take_back(slot);
+        }
+    }
+
+    /// Is a neighbour in the middle of reaching this memory, under whatever number?
+    #[must_use]
+    pub fn is_region_reached(&self, region: &Region) -> bool {
+        self.slots_given_of(region).into_iter().any(|slot| self.is_reached(slot))
+    }
+
+    fn slots_given_of(&self, region: &Region) -> Vec<u32> {
+        let neighbours = self.neighbours.ranks.iter().filter_map(|rank| self.peer(*rank)?.neighbour.as_ref());
+        let given = neighbours.flat_map(|neighbour| neighbour.pair.grants.slots());
+        given.filter(|slot| self.memory.region(*slot).is_some_and(|of| of.is_same(region))).collect()
+    }
+}
+
+/// Say what is behind our region, and put there what came; `None`: it is as it was.
+fn give(neighbour: &Neighbour, lock: &PagesLock, offer: Offer) -> Option<()> {
+    let ours = lock.pages(offer.offset)?.until(offer.pages.len);
+    // First said, then given up (MEM-20.5).
+    say(neighbour, ANSWER, [offer.number, 0, 0], &ours).ok()?;
+    lock.take(offer.offset, offer.pages.until(ours.len)).ok()
+}
+
+fn take(lock: &PagesLock, offset: u64, pages: FilePages) -> Result<Value, Failure> {
+    let len = pages.len;
+    let failed =
+        |why| Failure::Machine(format!("the pages that have come cannot be mapped, and the peer has those of here: {why}"));
+    lock.take(offset, pages).map(|()| Value::Swapped(len)).map_err(failed)
+}

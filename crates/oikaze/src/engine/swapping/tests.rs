@@ -1,0 +1,207 @@
+//! Two engines that exchange pages, step by step, and what is left if one of them ends in between.
+
+use super::super::Request;
+use super::super::neighbour::tests::Two;
+use super::super::tests::Node;
+use super::*;
+use oikaze_os::memory::{Registered, huge_page};
+use oikaze_protocol::wind::{Body, Segment};
+use std::time::Duration;
+
+const UNITS: u64 = 3;
+
+struct Place {
+    region: Region,
+    registered: Registered,
+    unit: u64,
+}
+
+impl Place {
+    /// Pages that change place; every one of them begins with this word.
+    fn new(node: &mut Node, word: u64) -> Option<Place> {
+        let Some(unit) = huge_page() else {
+            eprintln!("not run: there are no huge pages here");
+            return None;
+        };
+        let region = Region::shared(UNITS as usize * unit).unwrap();
+        let registered = node.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+        let place = Place { region, registered, unit: unit as u64 };
+        place.write(word);
+        Some(place)
+    }
+
+    fn write(&self, word: u64) {
+        (0..UNITS * self.unit).step_by(4096).for_each(|at| self.region.store_u64(at, word).unwrap());
+    }
+
+    /// The word that all pages of each unit begin with.
+    fn words(&self) -> [u64; UNITS as usize] {
+        core::array::from_fn(|index| {
+            let first = index as u64 * self.unit;
+            let word = self.region.load_u64(first).unwrap();
+            assert!(
+                (first..first + self.unit).step_by(4096).all(|at| self.region.load_u64(at) == Ok(word)),
+                "a unit is one content"
+            );
+            word
+        })
+    }
+
+    /// All of it with all of that.
+    fn swap_with(&self, there: &Place, at: Rank) -> Request {
+        let (key, own) = (there.registered.key, self.region.clone());
+        self.region.leave_file();
+        Request::Swap(Box::new(Swap { at, key, offset: 0, own, own_offset: 0, len: UNITS * self.unit }))
+    }
+}
+
+fn two() -> Option<(Two, Place, Place)> {
+    let mut two = Two::new();
+    let (here, there) = (Place::new(&mut two.a, 1)?, Place::new(&mut two.b, 2)?);
+    Some((two, here, there))
+}
+
+const ONES: [u64; UNITS as usize] = [1; UNITS as usize];
+const TWOS: [u64; UNITS as usize] = [2; UNITS as usize];
+
+/// MEM-20.1: what is in reach of others afterwards is what is behind the region now, also for puts that come through the ring.
+#[test]
+fn both_have_what_the_other_had_and_peers_reach_it() {
+    let Some((mut two, here, there)) = two() else { return };
+    for round in 0..3 {
+        let asked = two.a.ask(here.swap_with(&there, 1));
+        assert_eq!(two.outcome(&asked), Ok(Value::Swapped(UNITS * here.unit)));
+        let (first, second) = if round % 2 == 0 { (TWOS, ONES) } else { (ONES, TWOS) };
+        assert_eq!((here.words(), there.words()), (first, second));
+        let body = Body::Segment(Segment { region: here.registered.slot, offset: 0, len: 4096 });
+        let put = Request::Put { to: 1, key: there.registered.key, offset: 8192, body, signal: None };
+        let put = two.a.ask(put);
+        assert_eq!(two.outcome(&put), Ok(Value::Done));
+        assert_eq!(there.region.load_u64(8192), Ok(first[0]));
+        there.region.store_u64(8192, second[0]).unwrap();
+    }
+    assert!(!here.region.pages_are_locked() && !there.region.pages_are_locked());
+}
+
+/// MEM-20.5: whoever ends, and whenever, the other one has one content or the other, whole, and is not kept waiting.
+#[test]
+fn whoever_ends_in_between_the_other_one_has_one_content() {
+    // How many turns each has before one of them ends, in this order.
+    for (turns, first_ends) in [(0, false), (1, false), (2, false), (3, false), (0, true), (1, true), (2, true), (3, true)] {
+        let Some((two, here, there)) = two() else { return };
+        let Two { mut a, mut b, mut now } = two;
+        let asked = a.ask(here.swap_with(&there, 1));
+        for turn in 0..turns {
+            let next = if turn % 2 == 0 { &mut a } else { &mut b };
+            next.turn(now);
+        }
+        let left = if first_ends {
+            drop(a);
+            (&mut b, &there)
+        } else {
+            drop(b);
+            (&mut a, &here)
+        };
+        for _ in 0..3 {
+            now += Duration::from_millis(2);
+            left.0.turn(now);
+        }
+        let words = left.1.words();
+        assert!(words == ONES || words == TWOS, "{turns} {first_ends} {words:?}");
+        if first_ends {
+            assert_eq!(words == ONES, turns >= 2, "who asked and is gone gets no answer");
+        } else {
+            let outcome = asked.outcome().unwrap();
+            let expected = if words == TWOS { Value::Swapped(UNITS * here.unit) } else { Value::Done };
+            assert_eq!(outcome, Ok(expected), "{turns}");
+            assert_eq!(words == TWOS, turns >= 2, "what was given is taken, also from one that is gone");
+        }
+        assert!(!left.1.region.pages_are_locked());
+    }
+}
+
+/// MEM-20.2, MEM-20.3: what may not be, or not now, is said to be done without a page; the copy that follows finds out why.
+#[test]
+fn what_cannot_be_exchanged_is_told() {
+    let Some((mut two, here, there)) = two() else { return };
+    let ask = |two: &mut Two, change: &dyn Fn(&mut Swap)| {
+        let Request::Swap(mut swap) = here.swap_with(&there, 1) else { panic!() };
+        change(&mut swap);
+        let asked = two.a.ask(Request::Swap(swap));
+        two.outcome(&asked)
+    };
+    let small = Region::shared(4096).unwrap();
+    let refused: [&dyn Fn(&mut Swap); 8] = [
+        &|swap| swap.key ^= 1,
+        &|swap| swap.at = 0,
+        &|swap| swap.offset = 4096,
+        &|swap| swap.offset = here.unit,
+        &|swap| swap.offset = u64::MAX - here.unit + 1,
+        &|swap| swap.len -= 4096,
+        &|swap| swap.own_offset = UNITS * here.unit,
+        &|swap| swap.own = small.clone(),
+    ];
+    for (which, change) in refused.into_iter().enumerate() {
+        assert_eq!(ask(&mut two, change), Ok(Value::Done), "{which}");
+        assert_eq!((here.words(), there.words()), (ONES, TWOS), "{which}");
+    }
+    let slot = there.registered.slot;
+    for (pages, rights) in [(None, Rights::READ), (None, Rights::WRITE), (Some(0..4096), Rights::READ)] {
+        two.b.engine.set_rights(slot, None, Rights::ALL).unwrap();
+        two.b.engine.set_rights(slot, pages, rights).unwrap();
+        assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Done));
+    }
+    two.b.engine.set_rights(slot, None, Rights::ALL).unwrap();
+    // Somebody else is at it, at either end.
+    for region in [&here.region, &there.region] {
+        let lock = region.lock_pages().unwrap();
+        assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Done));
+        drop(lock);
+    }
+    assert_eq!((here.words(), there.words()), (ONES, TWOS));
+    assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Swapped(UNITS * here.unit)));
+}
+
+/// MEM-20.4: a neighbour that has mapped the region reaches it no more by itself, and gets it no more.
+#[test]
+fn who_has_mapped_the_region_is_shut_out() {
+    let Some((mut two, here, there)) = two() else { return };
+    let map = |two: &mut Two| {
+        let asked = two.a.ask(Request::Map { at: 1, key: there.registered.key });
+        two.outcome(&asked)
+    };
+    let Ok(Value::Mapped(mapped)) = map(&mut two) else { panic!("it can be mapped") };
+    assert!(mapped.write(0, &1_u64.to_ne_bytes(), None));
+    assert_eq!(there.region.load_u64(0), Ok(1));
+    there.region.store_u64(0, 2).unwrap();
+    let asked = two.a.ask(here.swap_with(&there, 1));
+    assert_eq!(two.outcome(&asked), Ok(Value::Swapped(UNITS * here.unit)));
+    assert!(!mapped.write(0, &7_u64.to_ne_bytes(), None));
+    drop(mapped);
+    assert_eq!(map(&mut two), Ok(Value::Done));
+    assert_eq!((here.words(), there.words()), (TWOS, ONES));
+}
+
+/// What a neighbour says in the socket makes no sense, or comes without pages: it is one no more, and nothing has changed.
+#[test]
+fn nonsense_in_the_socket_ends_the_pair() {
+    let said = |len: usize, word: &[u8; 4], descriptor: bool, pages: u64| {
+        let Some((mut two, here, there)) = two() else { return };
+        let mut bytes = vec![0; len];
+        bytes[..4].copy_from_slice(word);
+        if let Some(last) = bytes.get_mut(36..44) {
+            last.copy_from_slice(&pages.to_le_bytes());
+        }
+        let file = here.region.lock_pages().unwrap().pages(0).unwrap();
+        let neighbour = two.b.engine.neighbour(0).unwrap();
+        neighbour.pair.line.say(&bytes, descriptor.then(|| file.file())).unwrap();
+        neighbour.ask_to_swap(0);
+        two.turn_until(|two| !two.a.engine.is_neighbour(1));
+        assert_eq!((here.words(), there.words()), (ONES, TWOS));
+    };
+    said(OFFER_LEN, QUESTION, false, 4096);
+    said(OFFER_LEN, QUESTION, true, 0);
+    said(OFFER_LEN, ANSWER, true, u64::MAX);
+    said(OFFER_LEN - 1, QUESTION, true, 4096);
+    said(OFFER_LEN + 1, ANSWER, true, 4096);
+}

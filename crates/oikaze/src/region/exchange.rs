@@ -1,0 +1,28 @@
+//! A region whose pages are about to change place with those of a neighbour's.
+
+use super::LocalRegion;
+use crate::Result;
+use crate::engine::{Request, Swap, Value};
+use oikaze_protocol::Rank;
+
+impl LocalRegion {
+    /// No neighbour reaches the memory by itself any more, now or later: it would not see what has changed place (MEM-20.4).
+    pub(crate) fn keep_neighbours_out(&self) {
+        let (node, region) = (&self.inner.node, &self.inner.region);
+        node.with_engine(|engine| engine.keep_neighbours_out(region));
+        // Nobody stays inside for longer than a copy takes.
+        let free = || !node.with_engine(|engine| engine.is_region_reached(region));
+        node.wait(None, || free().then_some(()));
+    }
+
+    /// Exchange as many as `len` bytes of whole units with a neighbour's region, as far as they are found in one piece; how many. Waits for the
+    /// neighbour's answer, or its end: an exchange is not left half done.
+    pub(crate) fn swap_pages(&self, own_offset: u64, at: Rank, key: u64, offset: u64, len: u64) -> Result<u64> {
+        let swap = Swap { at, key, offset, own: self.inner.region.clone(), own_offset, len };
+        let asked = self.inner.node.submit(Request::Swap(Box::new(swap)), None);
+        match self.inner.node.outcome(&format_args!("exchanging pages with node {at}"), &asked, None)? {
+            Value::Swapped(len) => Ok(len),
+            _ => Ok(0),
+        }
+    }
+}
