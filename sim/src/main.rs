@@ -67,7 +67,7 @@ enum Which {
     Fire,
     /// Connections set up on a bad network
     Setups,
-    /// 1 added 100,000 times a seed on a bad network, with nodes that die
+    /// 1 added 20,000 times a seed on a bad network, with nodes that die
     Counts,
     All,
 }

@@ -64,11 +64,13 @@ impl Counter {
     }
 
     fn begin(&mut self, context: &mut Context<'_>) {
-        let target = self.random.below(u64::from(context.nodes)) as Rank;
+        // Never this node: what does not go over the network would be most of all, for it takes no time.
+        let away = 1 + self.random.below(u64::from(context.nodes) - 1) as Rank;
+        let target = (context.me + away) % context.nodes;
         let (doing, request) = match self.keys.get(&target) {
-            // Nobody is there to be asked, or to be added to.
+            // Nobody is there to be asked, or to be added to; of who is cut off, that is everybody.
             _ if context.is_casualty(target) => {
-                self.left -= 1;
+                self.left -= u64::from(context.oracle.isolated == Some(context.me));
                 return;
             }
             Some(None) => return,
