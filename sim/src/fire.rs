@@ -1,7 +1,7 @@
 //! Under fire: the network at its worst, one way of being bad at a time and all at once.
 
 use crate::net::Weather;
-use crate::plan::{End, Kill, Plan, Scenario, Stall};
+use crate::plan::{End, Kill, Moment, Plan, Scenario, Stall};
 use crate::program::Mail;
 use crate::random::Random;
 use oikaze_protocol::Rank;
@@ -117,7 +117,7 @@ impl Fire {
             Fire::Death => {
                 // When all know each other: how long a peer is called that was never heard of is another matter.
                 let at = Time(random.spread(20_000_000, 200_000_000));
-                plan.kill = Some(Kill { rank: any(random), at, end: End::Killed });
+                plan.kill = Some(Kill { rank: any(random), at: Moment::At(at), end: End::Killed });
             }
             _ => {}
         }

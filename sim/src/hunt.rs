@@ -1,5 +1,6 @@
 //! Many seeds, on several threads: each run is one thread's alone.
 
+use crate::oracle::Ends;
 use crate::plan::Scenario;
 use crate::run::{Outcome, run};
 use std::sync::Mutex;
@@ -28,6 +29,10 @@ pub struct Hunted {
     pub runs: u64,
     /// Datagrams sent in all of them.
     pub datagrams: u64,
+    /// What became of operations when nodes died.
+    pub ends: Ends,
+    /// Additions of 1 confirmed in all of them.
+    pub counted: u64,
     /// Virtual nanoseconds of all of them.
     pub time: u64,
     /// Those that failed, in order of their seeds.
@@ -51,6 +56,8 @@ pub fn hunt(hunt: &Hunt, report: impl Fn(&Hunted) + Sync) -> Hunted {
             match &outcome.result {
                 Ok(summary) => {
                     hunted.datagrams += summary.datagrams;
+                    hunted.ends.add(&summary.ends);
+                    hunted.counted += summary.counted;
                     hunted.time += summary.time;
                 }
                 Err(_) => {

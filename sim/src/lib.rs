@@ -16,6 +16,7 @@
 
 pub mod cluster;
 pub mod crowd;
+pub mod death;
 pub mod fabric;
 pub mod fire;
 pub mod hunt;

@@ -24,6 +24,7 @@ use std::time::Instant;
     sim --seeds 10000 --from 1000000    seeds that nobody has run yet\n  \
     sim --seed 0x1234 --trace           one seed, event by event\n  \
     sim --scenario fire --seeds 200     each fault at its worst, and all together\n  \
+    sim --scenario deaths --seeds 1000  a node killed at any point: all that was under way ends within 1 s\n  \
     sim --planted all                   is every planted bug caught?"
 )]
 struct Arguments {
@@ -67,6 +68,8 @@ enum Which {
     Fire,
     /// Connections set up on a bad network
     Setups,
+    /// A node killed at any point, operations of every kind under way
+    Deaths,
     /// 1 added 20,000 times a seed on a bad network, with nodes that die
     Counts,
     All,
@@ -82,6 +85,7 @@ impl Which {
             Which::Kill => Scenario::Kill,
             Which::Fire => Scenario::Fire,
             Which::Setups => Scenario::Setups,
+            Which::Deaths => Scenario::Deaths,
             Which::Counts => Scenario::Counts,
             Which::All => return None,
         })
@@ -140,20 +144,24 @@ fn many(arguments: &Arguments, jobs: usize) -> bool {
         eprintln!();
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let Hunted { runs, datagrams, time, failures } = &hunted;
+    let Hunted { runs, datagrams, counted, ends, time, failures } = &hunted;
     if *json {
         let failures: Vec<_> = failures.iter().map(described).collect();
         let seconds_simulated = *time as f64 / 1e9;
         println!(
             "{}",
-            serde_json::json!({ "runs": runs, "from": from, "datagrams": datagrams, "seconds": seconds,
+            serde_json::json!({ "runs": runs, "from": from, "datagrams": datagrams, "counted": counted, "seconds": seconds,
                 "seconds_simulated": seconds_simulated, "failures": failures })
         );
     } else {
         failures.iter().for_each(|outcome| println!("{outcome}\n"));
+        if scenario.scenario() == Some(Scenario::Deaths) {
+            print!("{ends}");
+        }
         let (failed, virtual_time) = (failures.len(), *time as f64 / 1e9);
         println!(
-            "{runs} seeds from {from}: {failed} failed; {datagrams} datagrams, {virtual_time:.0} s of cluster time in {seconds:.1} s"
+            "{runs} seeds from {from}: {failed} failed; {datagrams} datagrams, {counted} additions of 1, {virtual_time:.0} s of cluster \
+             time in {seconds:.1} s"
         );
     }
     failures.is_empty()

@@ -1,5 +1,6 @@
 //! What a run is: drawn from its seed before it begins.
 
+use crate::death;
 use crate::fire::{self, Fire};
 use crate::net::{Narrow, Weather};
 use crate::program::{Layout, Mail, Registering, SharedPlan, Size, Work};
@@ -28,13 +29,15 @@ pub enum Scenario {
     Fire,
     /// Connections are set up on a bad network.
     Setups,
+    /// A node dies at any point while operations of every kind are under way; see [`crate::death`].
+    Deaths,
     /// 1 is added to a few words of other nodes twenty thousand times; of every second seed a node dies meanwhile.
     Counts,
 }
 
 impl Scenario {
     /// Each of them.
-    pub const ALL: [Scenario; 8] = [
+    pub const ALL: [Scenario; 9] = [
         Scenario::Messages,
         Scenario::Memory,
         Scenario::Shared,
@@ -42,6 +45,7 @@ impl Scenario {
         Scenario::Kill,
         Scenario::Fire,
         Scenario::Setups,
+        Scenario::Deaths,
         Scenario::Counts,
     ];
 
@@ -56,11 +60,12 @@ impl Scenario {
             Scenario::Kill => "kill",
             Scenario::Fire => "fire",
             Scenario::Setups => "setups",
+            Scenario::Deaths => "deaths",
             Scenario::Counts => "counts",
         }
     }
 
-    /// The scenario of a seed, when all are run ([`Fire`] and set-ups are asked for by name).
+    /// The scenario of a seed, when all are run ([`Fire`], set-ups, deaths and counts are asked for by name).
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
         *Random::stream(seed, 0x5ce).pick(&[
@@ -76,13 +81,27 @@ impl Scenario {
     }
 }
 
+/// When a node dies.
+#[derive(Clone, Copy, Debug)]
+pub enum Moment {
+    /// Then.
+    At(Time),
+    /// When it has sent so many datagrams, or then.
+    Sent {
+        /// So many.
+        datagrams: u64,
+        /// Then at the latest.
+        latest: Time,
+    },
+}
+
 /// A node dies.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
     /// Which.
     pub rank: Rank,
     /// When.
-    pub at: Time,
+    pub at: Moment,
     /// How.
     pub end: End,
 }
@@ -181,15 +200,18 @@ impl Plan {
         let nodes = if random.chance(0.1) { random.between(6, 8) } else { random.between(2, 5) } as u32;
         let fire = (scenario == Scenario::Fire).then(|| Fire::of_seed(seed));
         let counting = scenario == Scenario::Counts;
-        let killing = scenario == Scenario::Kill || fire.is_some_and(Fire::kills) || (counting && !seed.is_multiple_of(2));
+        let dying = scenario == Scenario::Deaths;
+        let killing =
+            dying || scenario == Scenario::Kill || fire.is_some_and(Fire::kills) || (counting && !seed.is_multiple_of(2));
         let (nodes, mut weather) = match (scenario, fire) {
             (_, Some(fire)) => (nodes, fire.weather(random, nodes)),
             (Scenario::Kill, _) => (nodes, Weather::mild(random)),
+            (Scenario::Deaths, _) => (nodes.clamp(3, 4), death::weather(random)),
             (Scenario::Counts, _) => (COUNTING_NODES, Weather::bad(random)),
             (Scenario::Setups, _) => (fire::SET_UP_NODES, fire::set_up_weather(seed, random)),
             _ => (nodes, Weather::any(random, nodes)),
         };
-        let mut settings = settings(random, killing);
+        let mut settings = if dying { death::settings(random) } else { settings(random, killing) };
         if !killing && !matches!(scenario, Scenario::Fire | Scenario::Setups) {
             // Of a stream of its own.
             let random = &mut Random::stream(seed, 0x6e61_7272_6f77);
@@ -228,6 +250,8 @@ impl Plan {
         }
         if let Some(fire) = fire {
             fire.strike(&mut plan, random);
+        } else if dying {
+            death::strike(&mut plan, random);
         } else if scenario == Scenario::Setups {
             plan.roles = vec![vec![Role::Messenger(fire::SET_UP_MAIL)]; nodes as usize];
         } else if !killing {
@@ -247,7 +271,7 @@ impl Plan {
                 7 => End::CutOff(None),
                 _ => End::CutOff(Some(plan.mourning() + span)),
             };
-            plan.kill = Some(Kill { rank, at, end });
+            plan.kill = Some(Kill { rank, at: Moment::At(at), end });
         }
         plan
     }
@@ -274,7 +298,7 @@ impl Plan {
             for _ in 0..if work { random.between(1, 2) } else { 0 } {
                 let (count, in_flight) = (amount(random, 24, 500.0 * scale), random.spread(1, 24) as usize);
                 let layout = Layout { thread: self.accessors, stripe: self.stripe };
-                roles.push(Role::Accessor(Work { count, in_flight, longest, layout }));
+                roles.push(Role::Accessor(Work { count, until_death: false, in_flight, longest, layout }));
                 self.accessors += 1;
             }
             if self.shared.is_some() {
@@ -292,9 +316,9 @@ impl Plan {
     /// Within this time after a node's end it must be known.
     #[must_use]
     pub fn mourning(&self) -> Duration {
-        if self.scenario == Scenario::Fire {
+        if matches!(self.scenario, Scenario::Fire | Scenario::Deaths) {
             // What the dead node had sent may still be under way, and a turn comes late.
-            return self.settings.failure_time + Duration::from_millis(20);
+            return self.settings.failure_time + death::LATE;
         }
         // To begin with, the dead node may have been heard just before; and its silence is noticed when a timer says so.
         self.settings.failure_time * 3 / 2 + Duration::from_secs(1)
@@ -304,6 +328,9 @@ impl Plan {
     /// did (a lock's home, say), and what that one has to tell may be lost a few times on its way.
     #[must_use]
     pub fn settling(&self) -> Duration {
+        if self.scenario == Scenario::Deaths {
+            return death::BOUND;
+        }
         self.mourning() + Duration::from_millis(500)
     }
 }

@@ -4,10 +4,19 @@ use oikaze_sim::hunt::{Hunt, hunt};
 use oikaze_sim::plan::Scenario;
 use oikaze_sim::run::run;
 
+/// Of the long ones only a few: of counts one without a death and one with one.
+fn few(scenario: Scenario, seeds: u64) -> u64 {
+    match scenario {
+        Scenario::Counts => 2,
+        Scenario::Deaths => 4,
+        _ => seeds,
+    }
+}
+
 #[test]
 fn a_seed_repeats_itself_bit_for_bit() {
     for scenario in Scenario::ALL {
-        for seed in 40..if scenario == Scenario::Counts { 41 } else { 48 } {
+        for seed in 40..40 + few(scenario, 16) / 2 {
             let (one, two) = (run(seed, scenario, false), run(seed, scenario, false));
             assert_eq!(one.digest, two.digest, "{} {seed}", scenario.name());
             assert!(one.digest.1 > 10);
@@ -23,13 +32,44 @@ fn seeds_differ() {
 #[test]
 fn every_scenario_keeps_its_promises() {
     for scenario in Scenario::ALL {
-        // Of 100,000 additions each, one without a death and one with one.
-        let seeds = if scenario == Scenario::Counts { 2 } else { 20 };
+        let seeds = few(scenario, 20);
         let asked = Hunt { from: 0, seeds, jobs: 2, scenario: Some(scenario), stop_at_first: true };
         let hunted = hunt(&asked, |_| {});
         assert!(hunted.failures.is_empty(), "{}", hunted.failures[0]);
         assert_eq!(hunted.runs, seeds);
     }
+}
+
+/// A death that finds nothing under way proves nothing.
+#[test]
+fn nodes_die_while_operations_of_every_kind_are_under_way() {
+    let asked = Hunt { from: 100, seeds: 12, jobs: 2, scenario: Some(Scenario::Deaths), stop_at_first: true };
+    let hunted = hunt(&asked, |_| {});
+    assert!(hunted.failures.is_empty(), "{}", hunted.failures[0]);
+    let kinds: Vec<_> = hunted.ends.kinds.keys().copied().collect();
+    for kind in [
+        "accumulate",
+        "add",
+        "exchange",
+        "fetch-add",
+        "flush",
+        "get",
+        "lookup",
+        "message",
+        "push",
+        "put",
+        "put behind a fence",
+        "put of a block",
+        "put of a list",
+        "put with signal",
+        "quiet",
+        "what comes and goes",
+    ] {
+        assert!(kinds.contains(&kind), "{kind} was never under way: {}", hunted.ends);
+    }
+    // And of what was, some had been done, some is lost.
+    let (done, lost) = hunted.ends.kinds.values().fold((0, 0), |(done, lost), ended| (done + ended.done, lost + ended.lost));
+    assert!(done > 20 && lost > 20, "{}", hunted.ends);
 }
 
 #[test]

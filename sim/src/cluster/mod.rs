@@ -8,8 +8,8 @@ mod queue;
 pub use node::Node;
 
 use crate::net::{Network, address_of, nowhere, open, rank_of};
-use crate::oracle::Oracle;
-use crate::plan::{End, Kill, Plan};
+use crate::oracle::{Ends, Oracle};
+use crate::plan::{End, Kill, Moment, Plan};
 use crate::program::FIXED_LEN;
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
@@ -38,6 +38,8 @@ pub struct Cluster {
     trace: Trace,
     random: Random,
     events: u64,
+    /// Datagrams that the node has sent that is killed after so many.
+    said: u64,
     /// Its death must be known then.
     mourned_at: Option<Time>,
     /// The node that was killed is to come back.
@@ -45,7 +47,7 @@ pub struct Cluster {
 }
 
 /// What a run without violation did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Virtual nanoseconds.
     pub time: u64,
@@ -53,6 +55,10 @@ pub struct Summary {
     pub datagrams: u64,
     /// Messages delivered to users.
     pub messages: u64,
+    /// Additions of 1 that were confirmed.
+    pub counted: u64,
+    /// What became of operations when a node died.
+    pub ends: Ends,
 }
 
 impl Cluster {
@@ -77,6 +83,7 @@ impl Cluster {
             trace,
             random,
             events: 0,
+            said: 0,
             mourned_at: None,
             awaited: false,
             plan,
@@ -96,10 +103,12 @@ impl Cluster {
         }
         match self.plan.kill {
             Some(Kill { rank, at, end: End::CutOff(span) }) => {
+                let (Moment::At(at) | Moment::Sent { latest: at, .. }) = at;
                 let until = span.map_or(Time(u64::MAX), |span| at + span);
                 self.queue.push(at, Event::CutOff { rank, until });
             }
             Some(Kill { rank, at, end }) => {
+                let (Moment::At(at) | Moment::Sent { latest: at, .. }) = at;
                 self.awaited = matches!(end, End::Replaced(_));
                 self.queue.push(at, Event::Kill { rank });
             }
@@ -130,7 +139,8 @@ impl Cluster {
             self.close()?;
         }
         let (datagrams, messages) = (self.network.counts().sent, self.oracle.messages.delivered());
-        Ok(Summary { time: self.now.0, datagrams, messages })
+        let (counted, ends) = (self.oracle.memory.counted(), self.oracle.ends.clone());
+        Ok(Summary { time: self.now.0, datagrams, messages, counted, ends })
     }
 
     /// Events in order, while there is reason to go on; time stops at `until`, which is a violation if there is still reason
@@ -177,18 +187,7 @@ impl Cluster {
                 Ok(())
             }
             Event::Kill { rank } => {
-                self.trace.event(self.now, rank, format_args!("is killed"));
-                self.nodes[rank as usize] = None;
-                self.oracle.killed = Some(rank);
-                self.mourned_at = Some(self.now + self.plan.mourning());
-                // To who never knew it what takes its place is no newcomer, but the one whose part in collectives is awaited.
-                let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
-                match self.plan.kill {
-                    Some(Kill { end: End::Replaced(after), .. }) if known => {
-                        self.queue.push(self.now + after, Event::Restart { rank });
-                    }
-                    _ => self.awaited = false,
-                }
+                self.kill(rank);
                 Ok(())
             }
             Event::CutOff { rank, until } => {
@@ -210,6 +209,36 @@ impl Cluster {
         }
     }
 
+    fn kill(&mut self, rank: Rank) {
+        if self.oracle.killed.is_some() {
+            return;
+        }
+        self.trace.event(self.now, rank, format_args!("is killed"));
+        self.nodes[rank as usize] = None;
+        self.oracle.killed = Some(rank);
+        self.oracle.ends.death(self.now);
+        self.mourned_at = Some(self.now + self.plan.mourning());
+        // To who never knew it what takes its place is no newcomer, but the one whose part in collectives is awaited.
+        let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
+        match self.plan.kill {
+            Some(Kill { end: End::Replaced(after), .. }) if known => {
+                self.queue.push(self.now + after, Event::Restart { rank });
+            }
+            _ => self.awaited = false,
+        }
+    }
+
+    /// How many of these datagrams a node still sends that is killed between two of them.
+    fn last_words(&mut self, rank: Rank, sending: usize) -> Option<usize> {
+        let Some(Kill { rank: doomed, at: Moment::Sent { datagrams, .. }, .. }) = self.plan.kill else { return None };
+        if doomed != rank || self.oracle.killed.is_some() {
+            return None;
+        }
+        let before = self.said;
+        self.said += sending as u64;
+        (self.said >= datagrams).then(|| (datagrams - before) as usize)
+    }
+
     fn turn(&mut self, rank: Rank, life: u8) -> Result<(), Violation> {
         let now = self.now;
         let Some(node) = self.nodes[rank as usize].as_mut() else { return Ok(()) };
@@ -222,8 +251,13 @@ impl Cluster {
             return Ok(());
         }
         let turned = node.turn(now, &mut self.oracle, &mut self.trace).map_err(|what| self.violation(rank, what))?;
-        for (to, bytes) in turned.sent {
+        let last_words = self.last_words(rank, turned.sent.len());
+        for (to, bytes) in turned.sent.into_iter().take(last_words.unwrap_or(usize::MAX)) {
             self.send(rank, to, bytes);
+        }
+        if last_words.is_some() {
+            self.kill(rank);
+            return Ok(());
         }
         if let Some(next) = turned.next {
             self.wake(rank, next);

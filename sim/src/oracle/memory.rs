@@ -169,6 +169,12 @@ impl MemoryOracle {
         Ok(())
     }
 
+    /// How often 1 was added to such words for certain.
+    #[must_use]
+    pub fn counted(&self) -> u64 {
+        self.words.iter().filter(|((_, offset), _)| *offset < ONES * 8).map(|(_, word)| word.done).sum()
+    }
+
     /// Do all words hold what the atomics done to them leave?
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! What must be true, by knowledge that no node has: of all nodes, at this very moment.
 
+mod ends;
 mod fifos;
 mod memory;
 mod messages;
 mod shared;
 mod sums;
 
+pub use ends::{Ended, Ends};
 pub use fifos::{FifosOracle, Push};
 pub use memory::{MemoryOracle, NodeMemory, Watch, Word};
 pub use messages::{Claim, MessageId, MessageOracle};
@@ -39,6 +41,8 @@ pub struct Oracle {
     pub registered: BTreeMap<(Rank, usize), (u64, u64)>,
     /// The node that was killed.
     pub killed: Option<Rank>,
+    /// What became of operations when it was.
+    pub ends: Ends,
     /// The node that was cut off from all others.
     pub isolated: Option<Rank>,
     /// All say goodbye: it is right to find any node dead.
@@ -61,6 +65,7 @@ impl Oracle {
             shared: SharedOracle::new(nodes),
             registered: BTreeMap::new(),
             killed: None,
+            ends: Ends::default(),
             isolated: None,
             closing: false,
             estranged: BTreeSet::new(),
@@ -90,6 +95,12 @@ impl Oracle {
             Some(rank) => Err(format!("{what} failed and blames node {rank}, which is well: {failure}")),
             None => Err(format!("{what} failed: {failure}")),
         }
+    }
+
+    /// Does this failure say that a node is gone?
+    #[must_use]
+    pub fn is_loss(failure: &Failure) -> bool {
+        blamed(failure).is_some()
     }
 
     /// Has any node been killed or cut off?

@@ -1,23 +1,26 @@
-//! A thread that uses other nodes' memory: puts with and without signals, gets, atomics, lookups, and what must be refused.
+//! A thread that uses other nodes' memory: puts and gets of every shape, signals, fences and flushes, atomics, lookups, and what must be
+//! refused.
 
 mod nonsense;
+mod order;
 mod pushes;
+mod shape;
 mod sums;
+mod transfers;
 mod words;
 
 use super::doing::{Doing, UnderWay};
-use super::layout::{FIXED_LEN, Layout, SIGNALS};
+use super::layout::{Layout, SIGNALS};
 use super::{Context, Program, Progress};
-use crate::oracle::{Claim, Oracle, Watch};
-use crate::random::{Random, bytes_of};
-use oikaze::engine::{Failure, Request, Value};
+use crate::oracle::Oracle;
+use crate::random::{Random, first_other};
+use oikaze::engine::{Completion, Failure, Request, Value};
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{Published, RmaError, Signal};
+use oikaze_protocol::rma::{Published, RmaError};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +32,10 @@ const NAMES: [&str; 6] = ["fixed", "arena", "words", "sums", "fifo", "closed"];
 /// How much an accessor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Operations in all.
+    /// Operations in all,
     pub count: u64,
+    /// or more, until a node has died.
+    pub until_death: bool,
     /// Under way at a time.
     pub in_flight: usize,
     /// Bytes of the longest.
@@ -59,11 +64,36 @@ struct Target {
     signals: [u64; SIGNALS as usize],
 }
 
+/// One operation that is to begin.
+struct Asked {
+    /// What it is called in accounts.
+    kind: &'static str,
+    doing: Doing,
+    ask: Ask,
+    /// What was begun before it, and a fence behind that.
+    earlier: Option<Arc<Completion>>,
+}
+
+/// What the engine is asked for.
+enum Ask {
+    One(Request),
+    /// Several, which end as one.
+    List(Vec<Request>),
+}
+
+impl From<(Doing, Request)> for Asked {
+    fn from((doing, request): (Doing, Request)) -> Asked {
+        Asked { kind: doing.kind(), doing, ask: Ask::One(request), earlier: None }
+    }
+}
+
 /// Uses other nodes' memory.
 #[derive(Debug)]
 pub struct Accessor {
     work: Work,
     begun: u64,
+    /// More is to be begun.
+    unfinished: bool,
     own: Option<Own>,
     targets: BTreeMap<Rank, Target>,
     under_way: Vec<UnderWay>,
@@ -76,7 +106,7 @@ impl Accessor {
     #[must_use]
     pub fn new(work: Work, random: Random) -> Accessor {
         let (targets, under_way) = (BTreeMap::new(), Vec::new());
-        Accessor { work, begun: 0, own: None, targets, under_way, resume: Time::default(), random }
+        Accessor { work, begun: 0, unfinished: true, own: None, targets, under_way, resume: Time::default(), random }
     }
 
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), String> {
@@ -105,6 +135,12 @@ impl Accessor {
                 context.tell(Request::Cancel { completion: Arc::clone(&one.completion) });
                 acted = true;
             }
+            if let Some(outcome) = one.earlier.as_ref().and_then(|earlier| earlier.outcome()) {
+                one.earlier = None;
+                if let Err(failure) = outcome {
+                    self.failed(&one, &failure, context)?;
+                }
+            }
             if let Some(outcome) = one.completion.outcome().filter(|_| !one.settled) {
                 one.settled = true;
                 acted = true;
@@ -114,33 +150,37 @@ impl Accessor {
                     context.me,
                     format_args!("settled {} at node {}: {ok}", one.doing.name(), one.target),
                 );
+                context.account(one.kind, one.target, one.since, &outcome);
                 match outcome {
+                    Ok(_) if one.earlier.is_some() => {
+                        return Err(format!("{} is done, and what was before its fence is not", one.doing.name()));
+                    }
                     Ok(value) => self.succeeded(&one, &value, context.oracle)?,
                     Err(failure) if one.doing.wants(one.target, &failure, context.oracle)? => {}
                     Err(Failure::Cancelled) if one.cancelled => {}
-                    // What took a dead node's place publishes nothing.
-                    Err(failure) if context.is_casualty(one.target) && is_unknown(&failure) => {
-                        self.target(one.target).unknown = true
-                    }
-                    Err(failure) => {
-                        context.oracle.excuse(
-                            &format!("{} at node {}", one.doing.name(), one.target),
-                            (context.me, context.life),
-                            &failure,
-                        )?;
-                        self.target(one.target).unknown = true;
-                    }
+                    Err(failure) => self.failed(&one, &failure, context)?,
                 }
                 self.free(one.slot)?;
             }
             let told = settled_message(&one, context)?;
-            if one.settled && told {
+            if one.settled && told && one.earlier.is_none() {
                 acted = true;
             } else {
                 self.under_way.push(one);
             }
         }
         Ok(acted)
+    }
+
+    /// It failed: only the end of a node may be the reason, and what it wrote is not known any more.
+    fn failed(&mut self, one: &UnderWay, failure: &Failure, context: &mut Context<'_>) -> Result<(), String> {
+        self.target(one.target).unknown = true;
+        // What took a dead node's place publishes nothing.
+        if context.is_casualty(one.target) && is_unknown(failure) {
+            return Ok(());
+        }
+        let what = format!("{} at node {}", one.doing.name(), one.target);
+        context.oracle.excuse(&what, (context.me, context.life), failure)
     }
 
     fn succeeded(&mut self, one: &UnderWay, value: &Value, oracle: &mut Oracle) -> Result<(), String> {
@@ -187,25 +227,15 @@ impl Accessor {
     /// A slot, which must be as it was left.
     fn take_slot(&mut self) -> Result<Option<usize>, String> {
         let Some(slot) = self.own.as_mut().and_then(|own| own.free.pop()) else { return Ok(None) };
-        match self.own_bytes(slot, self.slot_len()).iter().all(|byte| *byte == IDLE) {
-            true => Ok(Some(slot)),
-            false => Err("memory of a settled operation was written afterwards".to_owned()),
+        match first_other(&self.own_bytes(slot, self.slot_len()), IDLE) {
+            None => Ok(Some(slot)),
+            Some(_) => Err("memory of a settled operation was written afterwards".to_owned()),
         }
     }
 
     fn segment(&self, slot: usize, len: usize) -> Segment {
         let region = self.own.as_ref().map_or(0, |own| own.region);
         Segment { region, offset: (slot * self.slot_len()) as u64, len: len as u64 }
-    }
-
-    /// Some range of our stripe at the target that no operation under way uses.
-    fn range(&mut self, target: Rank) -> Option<Range<u64>> {
-        let Layout { stripe, .. } = self.work.layout;
-        let len = self.random.spread(0, (self.work.longest as u64).min(stripe));
-        let start = self.work.layout.stripe_at() + self.random.below(stripe - len + 1);
-        let range = start..start + len;
-        let mut used = self.under_way.iter().filter(|one| one.target == target).filter_map(|one| one.doing.range());
-        (!used.any(|used| used.start < range.end && range.start < used.end)).then_some(range)
     }
 
     fn begin(&mut self, context: &mut Context<'_>) -> Result<(), String> {
@@ -215,26 +245,34 @@ impl Accessor {
             return Ok(());
         }
         let Some(slot) = self.take_slot()? else { return Ok(()) };
-        let missing = NAMES.into_iter().find(|name| !self.target(target).found.contains_key(name));
+        let missing = match self.missing(target) {
+            // All that is missing has been asked for.
+            Some(None) => return self.free(slot),
+            missing => missing.flatten(),
+        };
         let asked = match missing {
-            Some(name) => Some((Doing::Lookup(name), Request::Lookup { at: target, name: name.to_owned() })),
-            None => match self.random.below(20) {
+            Some(name) => Some((Doing::Lookup(name), Request::Lookup { at: target, name: name.to_owned() }).into()),
+            None => match self.random.below(22) {
                 0..=5 => self.put(context, target, slot),
-                6..=8 => self.get(context, target, slot),
-                9..=11 => self.add(context, target),
-                12 | 13 => self.exchange(context, target),
-                14 | 15 => Some(self.accumulate(context, target, slot)),
-                16 | 17 => Some(self.push(context, target)),
-                18 => self.nonsense(target),
+                6..=9 => self.get(context, target, slot),
+                10..=12 => Some(self.add(context, target).into()),
+                13 | 14 => Some(self.exchange(context, target).into()),
+                15 | 16 => Some(self.accumulate(context, target, slot).into()),
+                17 | 18 => Some(self.push(context, target).into()),
+                19 => Some(self.nonsense(target).into()),
+                20 => Some(self.flush(target)),
                 _ => {
                     let name = format!("nothing {}", self.begun);
-                    Some((Doing::LookupNothing, Request::Lookup { at: target, name }))
+                    Some((Doing::LookupNothing, Request::Lookup { at: target, name }).into())
                 }
             },
         };
-        let Some((doing, request)) = asked else { return self.free(slot) };
+        let Some(Asked { kind, doing, ask, earlier }) = asked else { return self.free(slot) };
         context.trace.event(context.now, context.me, format_args!("begins {} at node {target}", doing.name()));
-        let completion = context.submit(request, None);
+        let completion = match ask {
+            Ask::One(request) => context.submit(request, None),
+            Ask::List(requests) => context.submit_list(requests),
+        };
         let told = match &doing {
             Doing::Put { tell: Some(id), .. } => {
                 let body = Body::Inline(context.oracle.messages.body_of(*id));
@@ -242,83 +280,21 @@ impl Accessor {
             }
             _ => None,
         };
-        self.under_way.push(UnderWay {
-            target,
-            doing,
-            completion,
-            since: context.now,
-            slot,
-            settled: false,
-            cancelled: false,
-            told,
-        });
+        let (since, settled, cancelled) = (context.now, false, false);
+        self.under_way.push(UnderWay { target, kind, doing, completion, since, slot, settled, cancelled, told, earlier });
         Ok(())
+    }
+
+    /// Are regions of this node not known yet? One that was not asked for.
+    fn missing(&mut self, target: Rank) -> Option<Option<&'static str>> {
+        let found = &self.target(target).found;
+        let missing: Vec<_> = NAMES.into_iter().filter(|name| !found.contains_key(name)).collect();
+        let asked = |name: &str| self.under_way.iter().any(|one| one.target == target && one.doing.is_lookup_of(name));
+        (!missing.is_empty()).then(|| missing.into_iter().find(|name| !asked(name)))
     }
 
     fn key(&mut self, target: Rank, name: &str) -> u64 {
         self.target(target).found.get(name).map_or(0, |published| published.key)
-    }
-
-    fn put(&mut self, context: &mut Context<'_>, target: Rank, slot: usize) -> Option<(Doing, Request)> {
-        let range = self.range(target)?;
-        let len = (range.end - range.start) as usize;
-        let bytes = bytes_of(self.random.word(), len);
-        let signal = self.random.chance(0.3).then(|| self.signal(context, target, &range, &bytes)).flatten();
-        let (name, life) = (context.me, context.life);
-        let tell = (signal.is_none() && self.random.chance(0.3)).then(|| {
-            let claim = Claim { offset: range.start, bytes: bytes.clone() };
-            context.oracle.messages.post((name, life), target, Class::Ordered, 9, Some(claim)).0
-        });
-        let body = if len == 0 {
-            Body::Empty
-        } else if self.random.chance(0.6) {
-            let segment = self.segment(slot, len);
-            if let Some(own) = &self.own {
-                let _ = own.memory.write(segment.offset, &bytes);
-            }
-            Body::Segment(segment)
-        } else {
-            Body::Inline(bytes.clone())
-        };
-        let (key, words) = (self.key(target, "arena"), self.key(target, "words"));
-        let asked = signal.map(|(word, add)| Signal { key: words, offset: word, add });
-        let request = Request::Put { to: target, key, offset: range.start, body, signal: asked };
-        Some((Doing::Put { range, bytes, signal: signal.map(|(word, _)| word), tell }, request))
-    }
-
-    /// The word and number of a signal that no put under way uses.
-    fn signal(&mut self, context: &mut Context<'_>, target: Rank, range: &Range<u64>, bytes: &[u8]) -> Option<(u64, u64)> {
-        let number = self.random.below(SIGNALS);
-        let word = self.work.layout.signal_at(number);
-        let in_use =
-            |one: &UnderWay| one.target == target && matches!(one.doing, Doing::Put { signal: Some(used), .. } if used == word);
-        if self.under_way.iter().any(in_use) {
-            return None;
-        }
-        let add = self.random.spread(1, 1 << 40);
-        let last = &mut self.target(target).signals[number as usize];
-        *last = last.wrapping_add(add);
-        let raised = *last;
-        let watch = Watch { word, raised, offset: range.start, bytes: bytes.to_vec() };
-        context.oracle.memory.watch(target, watch);
-        Some((word, add))
-    }
-
-    fn get(&mut self, context: &mut Context<'_>, target: Rank, slot: usize) -> Option<(Doing, Request)> {
-        let (name, offset, expected, range) = if self.random.chance(0.5) && !self.target(target).unknown {
-            let range = self.range(target)?;
-            let at = (range.start - self.work.layout.stripe_at()) as usize;
-            let len = (range.end - range.start) as usize;
-            let expected = self.target(target).model[at..at + len].to_vec();
-            ("arena", range.start, expected, Some(range))
-        } else {
-            let len = self.random.spread(0, self.work.longest.min(FIXED_LEN) as u64) as usize;
-            let at = self.random.index(FIXED_LEN - len + 1);
-            ("fixed", at as u64, context.oracle.memory.fixed(target, FIXED_LEN)[at..at + len].to_vec(), None)
-        };
-        let into = self.segment(slot, expected.len());
-        let key = self.key(target, name);
-        Some((Doing::Get { expected, range }, Request::Get { from: target, key, offset, into }))
     }
 }
 
@@ -344,14 +320,15 @@ impl Program for Accessor {
     fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String> {
         self.prepare(context)?;
         let settled = self.settle(context)?;
-        if self.begun >= self.work.count || self.under_way.len() >= self.work.in_flight {
+        self.unfinished = self.begun < self.work.count || (self.work.until_death && context.oracle.killed.is_none());
+        if !self.unfinished || self.under_way.len() >= self.work.in_flight {
             return Ok(Progress { acted: settled, wake: None });
         }
         if context.now < self.resume {
             return Ok(Progress { acted: settled, wake: Some(self.resume) });
         }
         for _ in 0..self.random.between(1, 4) {
-            if self.begun < self.work.count && self.under_way.len() < self.work.in_flight {
+            if self.under_way.len() < self.work.in_flight {
                 self.begin(context)?;
             }
         }
@@ -362,7 +339,7 @@ impl Program for Accessor {
     }
 
     fn is_finished(&self) -> bool {
-        self.begun >= self.work.count && self.under_way.is_empty()
+        !self.unfinished && self.under_way.is_empty()
     }
 
     fn waits_since(&self) -> Option<Time> {

@@ -18,9 +18,9 @@ pub enum Doing {
     LookupNothing,
     /// Bytes into our stripe of the target's arena.
     Put {
-        /// Where.
+        /// Where, with the gaps of its shape.
         range: Range<u64>,
-        /// What.
+        /// What must stand there afterwards.
         bytes: Vec<u8>,
         /// The word of its signal.
         signal: Option<u64>,
@@ -29,7 +29,7 @@ pub enum Doing {
     },
     /// Bytes from the target.
     Get {
-        /// What must come.
+        /// What our memory must hold then.
         expected: Vec<u8>,
         /// Where the range in our stripe is, if it is there.
         range: Option<Range<u64>>,
@@ -56,6 +56,11 @@ pub enum Doing {
     Accumulate(Addends),
     /// An element into a FIFO.
     Push(Push),
+    /// Wait for what was asked for before.
+    Flush {
+        /// That.
+        before: Vec<Arc<Completion>>,
+    },
     /// What the target must refuse.
     Nonsense(Refusal),
 }
@@ -65,6 +70,8 @@ pub enum Doing {
 pub struct UnderWay {
     /// At which node.
     pub target: Rank,
+    /// What it is called in accounts.
+    pub kind: &'static str,
     /// What.
     pub doing: Doing,
     /// The outcome.
@@ -79,6 +86,8 @@ pub struct UnderWay {
     pub cancelled: bool,
     /// The outcome of the message sent behind it.
     pub told: Option<Arc<Completion>>,
+    /// What was begun before it, and a fence behind that.
+    pub earlier: Option<Arc<Completion>>,
 }
 
 impl Doing {
@@ -89,6 +98,29 @@ impl Doing {
             Doing::Put { range, .. } => Some(range),
             Doing::Get { range, .. } => range.as_ref(),
             _ => None,
+        }
+    }
+
+    /// Is it a lookup of this name?
+    #[must_use]
+    pub fn is_lookup_of(&self, name: &str) -> bool {
+        matches!(self, Doing::Lookup(asked) if *asked == name)
+    }
+
+    /// What operations of this kind are called in accounts.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Doing::Lookup(_) | Doing::LookupNothing => "lookup",
+            Doing::Put { .. } => "put",
+            Doing::Get { .. } => "get",
+            Doing::Add { fetch: true, .. } => "fetch-add",
+            Doing::Add { .. } => "add",
+            Doing::Exchange { .. } => "exchange",
+            Doing::Accumulate(_) => "accumulate",
+            Doing::Push(_) => "push",
+            Doing::Flush { .. } => "flush",
+            Doing::Nonsense(_) => "what is refused",
         }
     }
 
@@ -104,6 +136,7 @@ impl Doing {
             Doing::Exchange { word, expected, new } => format!("exchange of word {word} from {expected:?} to {new}"),
             Doing::Accumulate(Addends { array, range, .. }) => format!("accumulate of {range:?} of array {array}"),
             Doing::Push(push) => format!("push of {push:?}"),
+            Doing::Flush { before } => format!("flush of {} operations", before.len()),
             Doing::Nonsense(refusal) => format!("what must be refused ({refusal:?})"),
         }
     }
@@ -135,6 +168,10 @@ impl Doing {
                 oracle.sums.done(target, addends);
                 Ok(())
             }
+            (Doing::Flush { before }, Value::Done) => match before.iter().filter(|one| !one.is_done()).count() {
+                0 => Ok(()),
+                left => Err(format!("{} is done before {left} of them", self.name())),
+            },
             (Doing::Exchange { word, expected, new }, Value::Word(old)) => {
                 exchanged(oracle, target, *word, *expected, *new, *old)
             }
@@ -149,6 +186,10 @@ impl Doing {
     pub fn wants(&self, target: Rank, failure: &Failure, oracle: &mut Oracle) -> Result<bool, String> {
         if let (Doing::Push(push), Failure::Remote(RmaError::Refused(Refusal::Full))) = (self, failure) {
             return oracle.fifos.refused(target, *push).map(|()| true);
+        }
+        if let Doing::Flush { .. } = self {
+            // It says of nothing how it ended (MEM-15.3).
+            return Err(format!("{} failed: {failure}", self.name()));
         }
         Ok(match (self, failure) {
             (Doing::Nonsense(wanted), Failure::Remote(RmaError::Refused(refusal))) => wanted == refusal,

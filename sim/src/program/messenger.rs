@@ -67,6 +67,7 @@ impl Messenger {
             };
             let one = self.in_flight.swap_remove(at);
             context.trace.event(context.now, context.me, format_args!("settled {:?} {}", one.id, outcome.is_ok()));
+            context.account("message", one.id.to, one.since, &outcome);
             match outcome {
                 Ok(_) if one.hopeless => return Err(format!("{:?} is more than the receiver's credit and was sent", one.id)),
                 Ok(_) => context.oracle.messages.settled(one.id)?,

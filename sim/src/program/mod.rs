@@ -23,7 +23,7 @@ use crate::oracle::Oracle;
 use crate::pages::SimPages;
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
-use oikaze::engine::{Completion, Engine, Keep, Request, Submission, tracked};
+use oikaze::engine::{Completion, Engine, Failure, Joined, Keep, Request, Submission, Value, tracked};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
@@ -59,6 +59,20 @@ impl Context<'_> {
         let (submission, completion) = tracked(request, keep);
         self.submissions.push(submission);
         completion
+    }
+
+    /// Ask for all of these, which end as one.
+    pub fn submit_list(&mut self, requests: Vec<Request>) -> Arc<Completion> {
+        let whole = Completion::new();
+        let joined = Joined::new(requests.len(), &whole);
+        requests.into_iter().for_each(|request| self.submissions.push(joined.part(request, None)));
+        whole
+    }
+
+    /// An operation has ended: was it under way to the node that died?
+    pub fn account(&mut self, kind: &'static str, target: Rank, since: Time, outcome: &Result<Value, Failure>) {
+        let lost = outcome.as_ref().is_err_and(Oracle::is_loss);
+        self.oracle.ends.ended(kind, self.oracle.killed == Some(target), (since, self.now), lost);
     }
 
     /// Ask for something whose outcome nobody wants.

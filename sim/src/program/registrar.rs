@@ -1,14 +1,18 @@
-//! A thread whose registrations come and go while others write to them: what nobody may write any more stays as it is (MEM-1.7, MEM-1.8).
+//! A thread whose registrations come and go while others write to them and read them: what nobody may write any more stays as it is, and
+//! nothing is sent from what is registered no more (MEM-1.7, MEM-1.8).
+
+mod own;
 
 use super::{Context, Program, Progress};
-use crate::random::Random;
+use crate::random::{Random, first_other};
 use oikaze::engine::{Completion, Failure, Request};
 use oikaze_os::memory::{Region, Registered};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::rma::{Rights, RmaError};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Refusal, Segment};
+use oikaze_protocol::wind::{Body, Refusal};
+use own::{OURS, Own};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +54,7 @@ impl Piece {
     fn check(&self) -> Result<(), String> {
         let mut bytes = vec![0; (self.shut.end - self.shut.start) as usize];
         self.memory.read(self.shut.start, &mut bytes).map_err(|error| error.to_string())?;
-        match bytes.iter().position(|byte| *byte != CANARY) {
+        match first_other(&bytes, CANARY) {
             None => Ok(()),
             Some(at) if self.registered.is_some() => Err(format!("byte {at} of pages that may not be written was written")),
             Some(at) => Err(format!("byte {at} of {} was written after the end of its registration", self.len())),
@@ -58,6 +62,11 @@ impl Piece {
     }
 
     fn shut(&mut self, range: Range<u64>) -> Result<(), String> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        self.memory.read(range.start, &mut bytes).map_err(|error| error.to_string())?;
+        if let Some(at) = bytes.iter().position(|byte| *byte == OURS) {
+            return Err(format!("byte {at} was sent from memory after the end of its registration"));
+        }
         self.memory.fill(range.start, range.end - range.start, CANARY).map_err(|error| error.to_string())?;
         self.shut = range;
         Ok(())
@@ -70,7 +79,7 @@ pub struct Registrar {
     work: Registering,
     begun: u64,
     pieces: Vec<Piece>,
-    source: Option<u32>,
+    own: Option<Own>,
     under_way: Vec<(Rank, Arc<Completion>, Time)>,
     resume: Time,
     random: Random,
@@ -80,11 +89,11 @@ impl Registrar {
     /// A thread that does this much.
     #[must_use]
     pub fn new(work: Registering, random: Random) -> Registrar {
-        Registrar { work, begun: 0, pieces: Vec::new(), source: None, under_way: Vec::new(), resume: Time::default(), random }
+        Registrar { work, begun: 0, pieces: Vec::new(), own: None, under_way: Vec::new(), resume: Time::default(), random }
     }
 
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        if self.source.is_some() {
+        if self.own.is_some() {
             return Ok(());
         }
         let no_memory = |error: oikaze_os::memory::MemoryError| error.to_string();
@@ -95,9 +104,9 @@ impl Registrar {
             piece.shut(0..len as u64)?;
             self.pieces.push(piece);
         }
-        let source = Region::private(self.work.longest).map_err(no_memory)?;
-        source.fill(0, self.work.longest as u64, WRITTEN).map_err(|error| error.to_string())?;
-        self.source = Some(context.engine.memory().insert_local(source).map_err(no_memory)?);
+        let mut own = Own::new(self.work.longest as u64)?;
+        own.change(context, &mut self.random)?;
+        self.own = Some(own);
         Ok(())
     }
 
@@ -151,31 +160,44 @@ impl Registrar {
         Ok(())
     }
 
-    /// Write to somebody's registration, as it is known at this moment.
-    fn put(&mut self, context: &mut Context<'_>) {
+    /// Write to somebody's registration, or read it, as it is known at this moment.
+    fn reach(&mut self, context: &mut Context<'_>) {
         let known: Vec<(Rank, u64, u64)> =
             context.oracle.registered.iter().map(|((rank, _), (key, len))| (*rank, *key, *len)).collect();
-        let (Some(region), false) = (self.source, known.is_empty()) else { return };
+        let (Some(own), false) = (&self.own, known.is_empty()) else { return };
         let (to, key, size) = *self.random.pick(&known);
         let offset = self.random.below(size);
         let len = 1 + self.random.below(size - offset);
-        let body = match self.random.chance(0.7) {
-            true => Body::Segment(Segment { region, offset: 0, len: len.min(self.work.longest as u64) }),
-            false => Body::Inline(vec![WRITTEN; len as usize]),
-        };
-        let completion = context.submit(Request::Put { to, key, offset, body, signal: None }, None);
+        let put = |body| Request::Put { to, key, offset, body, signal: None };
+        let (request, keep) = match self.random.below(10) {
+            0..=4 => own.source(len).map(|(from, keep)| (put(Body::Segment(from)), keep)),
+            5..=7 => own.destination(len).map(|(into, keep)| (Request::Get { from: to, key, offset, into }, keep)),
+            _ => None,
+        }
+        .unwrap_or_else(|| (put(Body::Inline(vec![WRITTEN; len as usize])), None));
+        let completion = context.submit(request, keep);
         self.under_way.push((to, completion, context.now));
+    }
+
+    /// Since when does the end of our own memory's registration wait?
+    fn own_end(&self) -> Option<Time> {
+        self.own.as_ref().and_then(Own::waits_since)
     }
 
     fn settle(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
         let before = self.under_way.len();
         for (to, completion, since) in std::mem::take(&mut self.under_way) {
-            match completion.outcome() {
-                None => self.under_way.push((to, completion, since)),
-                Some(Ok(_)) => {}
-                Some(Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey | Refusal::NotPermitted)))) => {}
-                Some(Err(failure)) => {
-                    context.oracle.excuse(&format!("a put to node {to}"), (context.me, context.life), &failure)?;
+            let Some(outcome) = completion.outcome() else {
+                self.under_way.push((to, completion, since));
+                continue;
+            };
+            context.account("what comes and goes", to, since, &outcome);
+            match outcome {
+                Ok(_) | Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey | Refusal::NotPermitted))) => {}
+                // Our own memory's registration has ended.
+                Err(Failure::Cancelled | Failure::Remote(RmaError::SourceGone | RmaError::DestinationGone)) => {}
+                Err(failure) => {
+                    context.oracle.excuse(&format!("what comes and goes at node {to}"), (context.me, context.life), &failure)?;
                 }
             }
         }
@@ -187,7 +209,11 @@ impl Program for Registrar {
     fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String> {
         self.prepare(context)?;
         self.pieces.iter().try_for_each(Piece::check)?;
-        let settled = self.settle(context)?;
+        let mut settled = self.settle(context)?;
+        if let Some(own) = &mut self.own {
+            own.check()?;
+            settled |= own.end(context, &mut self.random)?;
+        }
         if self.begun >= self.work.count {
             return Ok(if settled { Progress::ACTED } else { Progress::NONE });
         }
@@ -196,7 +222,9 @@ impl Program for Registrar {
         }
         self.begun += 1;
         if self.under_way.len() < self.work.in_flight && self.random.chance(0.6) {
-            self.put(context);
+            self.reach(context);
+        } else if let Some(own) = self.own.as_mut().filter(|_| self.random.chance(0.2)) {
+            own.change(context, &mut self.random)?;
         } else {
             self.change(context)?;
         }
@@ -205,14 +233,15 @@ impl Program for Registrar {
     }
 
     fn is_finished(&self) -> bool {
-        self.begun >= self.work.count && self.under_way.is_empty()
+        self.begun >= self.work.count && self.under_way.is_empty() && self.own_end().is_none()
     }
 
     fn waits_since(&self) -> Option<Time> {
-        self.under_way.iter().map(|(_, _, since)| *since).min()
+        self.under_way.iter().map(|(_, _, since)| *since).chain(self.own_end()).min()
     }
 
     fn conclude(&self, _: Rank, _: &crate::oracle::Oracle) -> Result<(), String> {
+        self.own.iter().try_for_each(Own::check)?;
         self.pieces.iter().try_for_each(Piece::check)
     }
 

@@ -10,7 +10,7 @@ use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Element};
 use oikaze_protocol::wind::{Body, Refusal};
 
 impl Accessor {
-    pub(super) fn nonsense(&mut self, target: Rank) -> Option<(Doing, Request)> {
+    pub(super) fn nonsense(&mut self, target: Rank) -> (Doing, Request) {
         let body = || Body::Inline(vec![7; 40]);
         let (fixed, arena, words) = (self.key(target, "fixed"), self.key(target, "arena"), self.key(target, "words"));
         let closed = self.key(target, "closed");
@@ -41,6 +41,6 @@ impl Accessor {
             12 => (Refusal::NotPermitted, put(self.key(target, "fifo"), 0)),
             _ => (Refusal::OutOfBounds, add(words, WORDS_LEN as u64)),
         };
-        Some((Doing::Nonsense(refusal), request))
+        (Doing::Nonsense(refusal), request)
     }
 }

@@ -10,7 +10,7 @@ use oikaze_protocol::rma::AtomicOp;
 
 impl Accessor {
     /// Add to a word, now and then without asking for the value before.
-    pub(super) fn add(&mut self, context: &mut Context<'_>, target: Rank) -> Option<(Doing, Request)> {
+    pub(super) fn add(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let (word, add) = match self.random.chance(0.6) {
             true => (self.random.below(ONES) * 8, 1),
             false => ((ONES + self.random.below(SUMS)) * 8, self.random.word()),
@@ -20,11 +20,11 @@ impl Accessor {
         known.sum = known.sum.wrapping_add(add);
         let key = self.key(target, "words");
         let fetch = self.random.chance(0.6);
-        Some((Doing::Add { word, add, fetch }, Request::Atomic { at: target, key, offset: word, op: AtomicOp::add(add), fetch }))
+        (Doing::Add { word, add, fetch }, Request::Atomic { at: target, key, offset: word, op: AtomicOp::add(add), fetch })
     }
 
     /// Put another value into a word.
-    pub(super) fn exchange(&mut self, context: &mut Context<'_>, target: Rank) -> Option<(Doing, Request)> {
+    pub(super) fn exchange(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let word = (ONES + SUMS + self.random.below(EXCHANGED)) * 8;
         let new = context.oracle.memory.unique();
         // Often right, as the oracle sees the word; often overtaken by others.
@@ -33,6 +33,6 @@ impl Accessor {
         context.oracle.memory.word(target, word).tried.insert(new);
         let op = expected.map_or(AtomicOp::swap(new), |expected| AtomicOp::compare_swap(expected, new));
         let key = self.key(target, "words");
-        Some((Doing::Exchange { word, expected, new }, Request::Atomic { at: target, key, offset: word, op, fetch: true }))
+        (Doing::Exchange { word, expected, new }, Request::Atomic { at: target, key, offset: word, op, fetch: true })
     }
 }

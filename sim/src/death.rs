@@ -1,0 +1,67 @@
+//! Deaths: a node is killed at any point while operations of every kind are under way to it, from it and past it, and each of them has
+//! to end within a second.
+//!
+//! What the others can see of a killed node are the datagrams that it has still sent. So every point at which it can be killed, be it in the
+//! middle of a turn, of a registration or of a block, is for them one between two of its datagrams; and that is what is drawn.
+
+use crate::net::Weather;
+use crate::plan::{End, Kill, Moment, Plan, Role};
+use crate::program::{Layout, Mail, Registering, Work};
+use crate::random::Random;
+use oikaze_protocol::Rank;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Settings;
+use std::time::Duration;
+
+/// From a death to the end of everything that was under way.
+pub const BOUND: Duration = Duration::from_secs(1);
+/// The failure time that gives it. What the dead node had sent may still be under way, a turn comes late, and what waits for others that had
+/// waited for the dead node goes on only then.
+const FAILURE_TIME: Duration = Duration::from_millis(900);
+/// Within this time after the failure time the death is known.
+pub const LATE: Duration = Duration::from_millis(20);
+/// A node that has not sent so many datagrams until then is killed then.
+const LATEST: Time = Time(200_000_000);
+/// Bytes of the longest operation: in several datagrams, and soon over.
+const LONGEST: usize = 6_000;
+
+/// Few faults: those of lost datagrams are the business of [`crate::fire`].
+#[must_use]
+pub fn weather(random: &mut Random) -> Weather {
+    // Far apart, so that much is under way.
+    let latency = Duration::from_nanos(random.between(200_000, 3_000_000));
+    Weather { echo: 0.0, latency, ..Weather::mild(random) }
+}
+
+/// Wind's settings.
+#[must_use]
+pub fn settings(random: &mut Random) -> Settings {
+    let datagram_max = *random.pick(&[1232, 1472, 8952]);
+    Settings { datagram_max, failure_time: FAILURE_TIME, connect_time: FAILURE_TIME, ..Settings::default() }
+}
+
+/// Who does what, and who is killed when.
+pub fn strike(plan: &mut Plan, random: &mut Random) {
+    plan.roles = Vec::new();
+    plan.accessors = 0;
+    for _ in 0..plan.nodes {
+        let mut roles = vec![Role::Messenger(Mail { count: 60, in_flight: 16, longest: LONGEST })];
+        for _ in 0..2 {
+            let layout = Layout { thread: plan.accessors, stripe: plan.stripe };
+            let in_flight = random.between(8, 24) as usize;
+            roles.push(Role::Accessor(Work { count: 40, until_death: true, in_flight, longest: LONGEST, layout }));
+            plan.accessors += 1;
+        }
+        roles.push(Role::Registrar(Registering { count: 200, in_flight: 4, longest: 2 * LONGEST }));
+        plan.roles.push(roles);
+    }
+    let rank = random.below(u64::from(plan.nodes)) as Rank;
+    // A few at the beginning, when the nodes get to know each other.
+    let datagrams = if random.chance(0.2) { random.spread(1, 100) } else { random.between(100, 1500) };
+    let at = Moment::Sent { datagrams, latest: LATEST };
+    let end = match random.below(4) {
+        0 => End::Replaced(Duration::from_nanos(random.spread(1_000_000, 1_500_000_000))),
+        _ => End::Killed,
+    };
+    plan.kill = Some(Kill { rank, at, end });
+}

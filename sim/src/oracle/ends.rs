@@ -1,0 +1,61 @@
+//! What became of the operations that were under way when a node died.
+
+use oikaze_protocol::time::Time;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Of one kind of operation: how those ended that were under way to the node that died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// They had been done, or were answered, and that was heard.
+    pub done: u64,
+    /// It is not known whether they took place: the peer is dead.
+    pub lost: u64,
+}
+
+/// Of all kinds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    died: Option<Time>,
+    /// By what the operations are called.
+    pub kinds: BTreeMap<&'static str, Ended>,
+    /// The longest that any operation was still under way after the death, to whomever it was.
+    pub longest: Duration,
+}
+
+impl Ends {
+    /// A node has died.
+    pub fn death(&mut self, now: Time) {
+        self.died = Some(now);
+    }
+
+    /// An operation has ended, begun and ended then; `bereaved`: it was to the node that died.
+    pub fn ended(&mut self, kind: &'static str, bereaved: bool, (since, now): (Time, Time), lost: bool) {
+        let Some(died) = self.died.filter(|died| since <= *died) else { return };
+        self.longest = self.longest.max(now.since(died));
+        if bereaved {
+            let ended = self.kinds.entry(kind).or_default();
+            *if lost { &mut ended.lost } else { &mut ended.done } += 1;
+        }
+    }
+
+    /// These, too.
+    pub fn add(&mut self, other: &Ends) {
+        self.longest = self.longest.max(other.longest);
+        for (kind, ended) in &other.kinds {
+            let sum = self.kinds.entry(kind).or_default();
+            (sum.done, sum.lost) = (sum.done + ended.done, sum.lost + ended.lost);
+        }
+    }
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "under way when a node died: the last had ended {:.0} ms later", self.longest.as_secs_f64() * 1e3)?;
+        for (kind, Ended { done, lost }) in &self.kinds {
+            writeln!(f, "  {kind:24} {done:8} done {lost:8} lost")?;
+        }
+        Ok(())
+    }
+}

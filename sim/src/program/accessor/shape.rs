@@ -1,0 +1,108 @@
+//! How a range of somebody's memory is reached: as a whole, in the rows of a block, or piece by piece as a list has it.
+
+use crate::random::Random;
+use oikaze_protocol::block::Block;
+use std::ops::Range;
+
+/// Rows of a plane, planes of a block, and parts of a list, at most.
+const ROWS: u64 = 8;
+const PLANES: u64 = 3;
+const PARTS: u64 = 6;
+
+/// One way to reach parts of a range, or all of it.
+#[derive(Clone, Debug)]
+pub(super) enum Shape {
+    /// All of it.
+    Whole(Range<u64>),
+    /// Rows, with gaps between them.
+    Rows(Block),
+    /// Pieces in any order, with gaps between them.
+    Pieces(Vec<Range<u64>>),
+}
+
+impl Shape {
+    /// Any shape inside of this range.
+    pub fn any(random: &mut Random, range: &Range<u64>) -> Shape {
+        match random.below(4) {
+            0 => Shape::block(random, range).unwrap_or_else(|| Shape::Whole(range.clone())),
+            1 => Shape::list(random, range),
+            _ => Shape::Whole(range.clone()),
+        }
+    }
+
+    /// Rows in planes; none if they have no gaps, or there is no room.
+    fn block(random: &mut Random, range: &Range<u64>) -> Option<Shape> {
+        let (rows, planes) = (random.between(1, ROWS), random.between(1, PLANES));
+        let a_plane = (range.end - range.start) / planes;
+        let a_row = a_plane / rows;
+        let row = random.spread(1, a_row.max(1)).min(a_row);
+        if row == 0 {
+            return None;
+        }
+        let stride = random.between(row, a_row);
+        let inner = (rows - 1) * stride + row;
+        let block = Block::new(range.start, row as u32).rows(rows as u32, stride);
+        let block = block.planes(planes as u32, random.between(inner, a_plane)).tidy();
+        block.as_range().is_none().then_some(Shape::Rows(block))
+    }
+
+    fn list(random: &mut Random, range: &Range<u64>) -> Shape {
+        let len = range.end - range.start;
+        let mut cuts: Vec<u64> = (0..2 * random.between(1, PARTS)).map(|_| range.start + random.below(len + 1)).collect();
+        cuts.sort_unstable();
+        let mut pieces: Vec<Range<u64>> = cuts.as_chunks::<2>().0.iter().map(|[from, to]| *from..*to).collect();
+        random.shuffle(&mut pieces);
+        Shape::Pieces(pieces)
+    }
+
+    /// As many bytes in memory of our own, of `room` bytes from `offset` on: as many rows at any distance.
+    pub fn rows_of(random: &mut Random, block: &Block, offset: u64, room: u64) -> Block {
+        let (row, rows) = (u64::from(block.row), u64::from(block.rows) * u64::from(block.planes));
+        let widest = (room - row) / (rows - 1).max(1);
+        Block::new(offset, block.row).rows(rows as u32, random.between(row, widest.max(row))).tidy()
+    }
+
+    /// What it reaches, in the order in which it is packed.
+    pub fn pieces(&self) -> Vec<Range<u64>> {
+        match self {
+            Shape::Whole(range) => vec![range.clone()],
+            Shape::Pieces(pieces) => pieces.clone(),
+            Shape::Rows(block) => pieces_of(block),
+        }
+    }
+
+    /// What operations of this shape are called: to write, and to read.
+    pub fn kinds(&self) -> (&'static str, &'static str) {
+        match self {
+            Shape::Whole(_) => ("put", "get"),
+            Shape::Rows(_) => ("put of a block", "get of a block"),
+            Shape::Pieces(_) => ("put of a list", "get of a list"),
+        }
+    }
+}
+
+/// The rows of a block, planes outermost (MEM-10.1).
+pub(super) fn pieces_of(block: &Block) -> Vec<Range<u64>> {
+    let plane = |plane: u64| {
+        (0..u64::from(block.rows)).map(move |row| {
+            let start = block.offset + plane * block.plane_stride + row * block.row_stride;
+            start..start + u64::from(block.row)
+        })
+    };
+    (0..u64::from(block.planes)).flat_map(plane).collect()
+}
+
+/// The bytes of these pieces, packed; `bytes` begin at `start`.
+pub(super) fn pack(bytes: &[u8], start: u64, pieces: &[Range<u64>]) -> Vec<u8> {
+    pieces.iter().flat_map(|piece| bytes[(piece.start - start) as usize..(piece.end - start) as usize].iter().copied()).collect()
+}
+
+/// Packed bytes to their places in `bytes`, which begin at `start`.
+pub(super) fn unpack(packed: &[u8], bytes: &mut [u8], start: u64, pieces: &[Range<u64>]) {
+    let mut rest = packed;
+    for piece in pieces {
+        let (part, after) = rest.split_at((piece.end - piece.start) as usize);
+        bytes[(piece.start - start) as usize..(piece.end - start) as usize].copy_from_slice(part);
+        rest = after;
+    }
+}

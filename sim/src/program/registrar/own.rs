@@ -1,0 +1,98 @@
+//! Memory that a node's own operations send from and read into, and whose registration ends while they are under way (MEM-1.8).
+
+use super::WRITTEN;
+use crate::program::Context;
+use crate::random::{Random, first_other};
+use oikaze::engine::Keep;
+use oikaze_os::memory::{Holder, Region};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Segment;
+use std::sync::Arc;
+
+/// What it holds that is registered no more: nobody may send it, nor write here.
+pub(super) const OURS: u8 = 0x5A;
+/// So often who ends a registration has no patience, and cancels what it would wait for at one of the next looks.
+const IMPATIENT: f64 = 0.3;
+
+/// As long a piece to send from as to read into behind it.
+#[derive(Debug)]
+pub(super) struct Own {
+    memory: Region,
+    half: u64,
+    registered: Option<(u32, Holder)>,
+    /// Since then it takes no more operations; its end waits for those under way.
+    closing: Option<Time>,
+    impatient: bool,
+}
+
+impl Own {
+    pub fn new(half: u64) -> Result<Own, String> {
+        let memory = Region::private(2 * half as usize).map_err(|error| error.to_string())?;
+        memory.fill(0, 2 * half, OURS).map_err(|error| error.to_string())?;
+        Ok(Own { memory, half, registered: None, closing: None, impatient: false })
+    }
+
+    /// Bytes to send, and what keeps them registered meanwhile.
+    pub fn source(&self, len: u64) -> Option<(Segment, Keep)> {
+        let (region, holder) = self.registered.as_ref().filter(|_| self.closing.is_none())?;
+        Some((Segment { region: *region, offset: 0, len: len.min(self.half) }, Some(Arc::clone(holder))))
+    }
+
+    /// Where to read into.
+    pub fn destination(&self, len: u64) -> Option<(Segment, Keep)> {
+        let (segment, keep) = self.source(len)?;
+        Some((Segment { offset: self.half, ..segment }, keep))
+    }
+
+    /// Register it, or begin to end its registration.
+    pub fn change(&mut self, context: &mut Context<'_>, random: &mut Random) -> Result<(), String> {
+        match &self.registered {
+            None => {
+                self.memory.fill(0, self.half, WRITTEN).map_err(|error| error.to_string())?;
+                let slot = context.engine.memory().insert_local(self.memory.clone()).map_err(|error| error.to_string())?;
+                let holder: Holder = Arc::new(());
+                context.engine.memory().set_holder(slot, &holder);
+                self.registered = Some((slot, holder));
+            }
+            Some((slot, _)) => {
+                if context.engine.close_region(*slot) {
+                    (self.closing, self.impatient) = (Some(context.now), random.chance(IMPATIENT));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Since when does its end wait?
+    pub fn waits_since(&self) -> Option<Time> {
+        self.closing
+    }
+
+    /// The registration ends when nothing uses the memory any more, or when who waits has no patience. Has it?
+    pub fn end(&mut self, context: &mut Context<'_>, random: &mut Random) -> Result<bool, String> {
+        let Some((slot, holder)) = self.registered.as_ref().filter(|_| self.closing.is_some()) else { return Ok(false) };
+        if context.engine.is_kept(holder) {
+            if !(self.impatient && random.chance(0.2)) {
+                return Ok(false);
+            }
+            context.engine.cancel_keeping(holder);
+        }
+        context.engine.remove_region(*slot);
+        (self.registered, self.closing) = (None, None);
+        self.memory.fill(0, 2 * self.half, OURS).map_err(|error| error.to_string())?;
+        Ok(true)
+    }
+
+    /// Is what is nobody's but ours as it was left?
+    pub fn check(&self) -> Result<(), String> {
+        if self.registered.is_some() {
+            return Ok(());
+        }
+        let mut bytes = vec![0; self.memory.len()];
+        self.memory.read(0, &mut bytes).map_err(|error| error.to_string())?;
+        match first_other(&bytes, OURS) {
+            None => Ok(()),
+            Some(at) => Err(format!("byte {at} of a get's destination was written after the end of its registration")),
+        }
+    }
+}
