@@ -36,7 +36,10 @@ fn scenario_of(bug: Bug) -> Option<Scenario> {
             Scenario::Shared
         }
         Bug::KeepNumbersOfDead | Bug::ForgetKeepalive | Bug::NoticeDeathLate => Scenario::Kill,
-        Bug::TellRefusalsOnce | Bug::ForgetRights => Scenario::Memory,
+        Bug::TellRefusalsOnce | Bug::ForgetRights | Bug::CheckFirstByte | Bug::IgnorePages | Bug::MisplaceRow => Scenario::Memory,
+        Bug::IgnoreFence | Bug::EndFlushEarly | Bug::HoldForFailed => Scenario::Memory,
+        Bug::KeepRegion | Bug::KeepAnswering | Bug::ForgetKept => Scenario::Memory,
+        Bug::ForgetPending => Scenario::Deaths,
         Bug::TrustDoubts | Bug::ForgetProbed | Bug::RepeatTooLittle => Scenario::Fire,
         Bug::DeliverOrderedEarly | Bug::IgnoreClassRule | Bug::AcceptDuplicateMessage => Scenario::Messages,
         _ => return None,

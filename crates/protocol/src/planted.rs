@@ -39,11 +39,21 @@ pub enum Bug {
     RepeatElement = 29,
     RepeatPush = 30,
     ForgetRights = 31,
+    IgnoreFence = 32,
+    EndFlushEarly = 33,
+    HoldForFailed = 34,
+    KeepRegion = 35,
+    ForgetKept = 36,
+    KeepAnswering = 37,
+    IgnorePages = 38,
+    CheckFirstByte = 39,
+    MisplaceRow = 40,
+    ForgetPending = 41,
 }
 
 impl Bug {
     /// All of them, for the test that plants each in turn.
-    pub const ALL: [Bug; 31] = [
+    pub const ALL: [Bug; 41] = [
         Bug::AcceptDuplicateDatagram,
         Bug::AcceptDuplicateMessage,
         Bug::DeliverOrderedEarly,
@@ -75,6 +85,16 @@ impl Bug {
         Bug::RepeatElement,
         Bug::RepeatPush,
         Bug::ForgetRights,
+        Bug::IgnoreFence,
+        Bug::EndFlushEarly,
+        Bug::HoldForFailed,
+        Bug::KeepRegion,
+        Bug::ForgetKept,
+        Bug::KeepAnswering,
+        Bug::IgnorePages,
+        Bug::CheckFirstByte,
+        Bug::MisplaceRow,
+        Bug::ForgetPending,
     ];
 }
 

@@ -4,6 +4,7 @@ use oikaze_os::memory::Holder;
 use oikaze_os::neighbour::Mapped;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayId;
+use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Token;
 use std::fmt;
@@ -160,7 +161,7 @@ impl Operations {
         self.free.push(slot);
         self.live -= 1;
         self.settled += 1;
-        if pending.peer != NOBODY {
+        if pending.peer != NOBODY && !(planted(Bug::HoldForFailed) && outcome.is_err()) {
             self.outstanding.end(pending.peer, pending.epoch);
         }
         pending.completion.settle(outcome);

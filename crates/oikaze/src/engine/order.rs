@@ -12,6 +12,7 @@ use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::MESSAGES_IN_FLIGHT;
+use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::wind::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -71,6 +72,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// What begins from now on waits for what has begun: to this peer, or to each (MEM-15.1). Free if nothing is outstanding.
     pub(super) fn fence(&mut self, peer: Option<Rank>) {
+        if planted(Bug::IgnoreFence) {
+            return;
+        }
         for (peer, epoch) in self.close_epochs(peer) {
             let queue = self.order.fences.entry(peer).or_default();
             if !matches!(queue.back(), Some(Held::Fence(last)) if *last == epoch) {
@@ -83,7 +87,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn flush_operations(&mut self, peer: Option<Rank>, completion: Option<Arc<Completion>>) {
         let left = self.close_epochs(peer);
         match completion {
-            Some(completion) if !left.is_empty() => self.order.flushes.push(Flush { completion, left }),
+            Some(completion) if !left.is_empty() && !planted(Bug::EndFlushEarly) => {
+                self.order.flushes.push(Flush { completion, left })
+            }
             completion => self.settle_now(completion, Ok(Value::Done)),
         }
     }

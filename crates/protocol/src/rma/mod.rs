@@ -43,6 +43,7 @@ pub use refusals::{Access, Refusals, Refused};
 use crate::Rank;
 use crate::block::Block;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
+use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Message, Refusal, Token};
 use accumulate::{Accumulate, Cuts};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -258,6 +259,9 @@ impl Rma {
         self.peers.remove(&from);
         self.answers.retain(|(to, _)| *to != from);
         self.serving.retain(|_, serving| serving.to != from);
+        if planted(Bug::ForgetPending) {
+            return;
+        }
         for token in self.tickets.waiting_for(from) {
             self.fail(token, RmaError::PeerDead(from));
         }

@@ -132,6 +132,7 @@ impl Rma {
 /// They have no place: the whole is to be refused for that (MEM-3.8).
 pub(super) fn place_rows(key: u64, block: Block, start: u64, bytes: &[u8], memory: &mut impl Memory) -> Result<(), Refusal> {
     let rows = locate_rows(key, block, Rights::WRITE, memory)?;
+    let start = if planted(Bug::MisplaceRow) { start - start % u64::from(block.row) } else { start };
     write_rows(&rows, start, bytes, memory);
     Ok(())
 }

@@ -10,6 +10,7 @@ use oikaze_os::link::Link;
 use oikaze_os::memory::{Holder, MemoryError, Region, Registered};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::rma::{Published, Refusals, Refused, Rights, RmaError};
 use oikaze_protocol::wind::Token;
 use std::collections::HashSet;
@@ -21,6 +22,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// handed to the kernel or received into the region now: that happens inside turns.) The region, if there was one. Operations of ours
     /// that still use it are for the caller to wait for, or to cancel.
     pub fn remove_region(&mut self, slot: u32) -> Option<Region> {
+        if planted(Bug::KeepRegion) {
+            return self.memory.region(slot).cloned();
+        }
         let region = self.memory.remove(slot)?;
         self.take_back(slot);
         self.cut_off(slot);
@@ -43,6 +47,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.memory.is_closed(slot) {
             return false;
         }
+        if planted(Bug::KeepRegion) {
+            return true;
+        }
         self.memory.close(slot);
         self.take_back(slot);
         let ended = self.rma.region_removed(slot);
@@ -57,6 +64,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn set_rights(&mut self, slot: u32, pages: Option<Range<u64>>, rights: Rights) -> Result<(), MemoryError> {
         match pages {
             None => self.memory.set_rights(slot, rights)?,
+            Some(_) if planted(Bug::IgnorePages) => {}
             Some(pages) => self.memory.protect(slot, pages, rights)?,
         }
         self.take_back(slot);
@@ -105,6 +113,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Answers from a region that will not be finished: neither their messages nor their datagrams are sent any more.
     fn withdraw(&mut self, slot: u32, ended: &[(Rank, Token)]) {
+        if planted(Bug::KeepAnswering) {
+            return;
+        }
         for &(to, token) in ended {
             self.to_self.forget(&|other| other == token);
             if let Some(peer) = self.peers.touch(to) {
@@ -131,6 +142,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn end_keeping(&mut self, holder: &Holder, failure: &Failure) {
+        if planted(Bug::ForgetKept) {
+            return;
+        }
         self.settle_events();
         let tokens: Vec<Token> = self.operations.keeping(holder).collect();
         self.end_operations(&tokens, failure);
