@@ -3,7 +3,7 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Job, Refusal, Region, Rights};
+use oikaze::{Combine, Job, Refusal, Region, Rights};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -60,6 +60,30 @@ fn operations_on_absent_pages_are_done() {
         let expected = |at| if (100_000..104_096).contains(&at) || (400_000..1_000_000).contains(&at) { 9 } else { 7 };
         assert!(all.iter().enumerate().skip(16).all(|(at, byte)| *byte == expected(at)));
         assert_eq!(job.refusals(), [], "what was done in the end was not refused");
+    });
+}
+
+/// MEM-1.11: an accumulate is sent again, too, in one datagram or in many: each element is combined once.
+#[test]
+fn accumulates_on_absent_pages_are_done_once() {
+    pair(|job| {
+        let (_file, region) = evicted("sums", job.rank());
+        let here = job.publish("file", region, Rights::ALL).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("file").unwrap();
+        let own = job.register(Region::zeroed(LEN).unwrap()).unwrap();
+        (0..LEN as u64 / 8).for_each(|n| own.store_u64(8 * n, n).unwrap());
+        job.barrier().unwrap();
+        let (short, long) = (0..800, 100_000..LEN);
+        for range in [short.clone(), long.clone()] {
+            let from = own.slice(range.clone()).unwrap();
+            there.accumulate::<u64>(range.start as u64, Combine::Sum, from).unwrap().wait_for(PATIENCE).unwrap();
+        }
+        job.barrier().unwrap();
+        for n in 0..LEN / 8 {
+            let added = if short.contains(&(8 * n)) || long.contains(&(8 * n)) { n as u64 } else { 0 };
+            assert_eq!(here.load_u64(8 * n as u64).unwrap(), 0x0707_0707_0707_0707 + added, "element {n}");
+        }
+        job.barrier().unwrap();
     });
 }
 

@@ -23,8 +23,18 @@ pub(super) struct Accumulate {
 impl Accumulate {
     /// Everything that can be wrong is found before the first element changes (MEM-12.2).
     fn check(&self, memory: &mut impl Memory) -> Result<u32, Refusal> {
-        let Accumulate { key, offset, len, how } = *self;
-        let region = memory.locate(key, offset, len, Rights::ATOMIC)?;
+        let region = memory.locate(self.key, self.offset, self.len, Rights::ATOMIC)?;
+        self.check_in(region, memory)
+    }
+
+    /// The same once more, when elements of it may have been combined: it is refused for absent pages no more (MEM-1.11).
+    fn check_begun(&self, memory: &mut impl Memory) -> Result<u32, Refusal> {
+        let region = memory.locate_begun(self.key, self.offset, self.len, Rights::ATOMIC)?;
+        self.check_in(region, memory)
+    }
+
+    fn check_in(&self, region: u32, memory: &mut impl Memory) -> Result<u32, Refusal> {
+        let Accumulate { offset, len, how, .. } = *self;
         let width = how.width().bytes();
         if !len.is_multiple_of(width) {
             return Err(Refusal::Malformed);
@@ -119,7 +129,7 @@ impl Rma {
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
         debug_assert_eq!(asked.len, length(body));
-        let region = asked.check(memory)?;
+        let region = if transfer.is_some() { asked.check_begun(memory)? } else { asked.check(memory)? };
         match (bytes_of(body), transfer) {
             (Some(bytes), _) => memory.accumulate(region, asked.offset, asked.how, bytes),
             (None, Some(Transfer::Accumulate { asked: begun, missed })) if begun == asked => {
@@ -142,7 +152,7 @@ fn place(
 ) -> Result<(), Refusal> {
     let at = within(asked.offset, asked.len, start, bytes).ok_or(Refusal::Malformed)?;
     // By key again: the region may be gone by now, and its slot another's (MEM-3.4).
-    let region = memory.locate(asked.key, at, bytes.len() as u64, Rights::ATOMIC)?;
+    let region = memory.locate_begun(asked.key, at, bytes.len() as u64, Rights::ATOMIC)?;
     let width = asked.how.width().bytes();
     let (wide, begun) = (width as usize, (start % width) as usize);
     let mut combine = |index: u64, elements: &[u8]| {

@@ -60,6 +60,14 @@ pub trait Memory {
     /// [`Refusal::NotPresent`] and [`Refusal::Lost`] (MEM-1.10) if that is all that is in the way.
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal>;
 
+    /// As [`Memory::locate`], for an operation of which something has happened already: absent pages are waited for, for it cannot be sent again.
+    ///
+    /// # Errors
+    /// As [`Memory::locate`], but for [`Refusal::NotPresent`].
+    fn locate_begun(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
+        self.locate(key, offset, len, right)
+    }
+
     /// Is this range still inside a live region in that slot? (For destinations of our own gets.)
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool;
 

@@ -241,10 +241,10 @@ impl Rma {
     }
 
     /// May a message with this head be sent again after it was refused as *not present*? Then nothing has happened, or what has happened may
-    /// happen again (bytes of a put). Of an accumulate, some may have been done that may not be done twice.
+    /// happen again (bytes of a put). An accumulate is refused so before its first element only.
     #[must_use]
     pub fn may_repeat(head: &[u8]) -> bool {
-        !matches!(kind(head), Kind::Accumulate | Kind::Coherence | Kind::Unknown)
+        !matches!(kind(head), Kind::Coherence | Kind::Unknown)
     }
 
     /// Requests that are not forgotten yet.

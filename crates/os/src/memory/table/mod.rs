@@ -226,10 +226,14 @@ impl RegionTable {
 
     /// Are these bytes in memory? If not, they are being fetched.
     fn fetch(&self, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Result<(), Refusal> {
+        self.fetch_or_wait(entry, lost, offset, len, self.waits)
+    }
+
+    fn fetch_or_wait(&self, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64, waits: bool) -> Result<(), Refusal> {
         if entry.region.is_present(offset, len) {
             return Ok(());
         }
-        if self.waits {
+        if waits {
             return entry.region.make_present(offset, len).map_err(refusal);
         }
         let range = offset..offset.saturating_add(len);
@@ -356,8 +360,8 @@ fn pages_of(offset: u64, len: u64) -> Range<u64> {
 }
 
 /// What peers may ask (spec/memory.md, MEM-1): everything is checked here, without overflow, and goes through the alias.
-impl Memory for RegionTable {
-    fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
+impl RegionTable {
+    fn locate_present(&self, key: u64, offset: u64, len: u64, right: Rights, waits: bool) -> Result<u32, Refusal> {
         let slot = self.keys.find(key).ok_or(Refusal::UnknownKey)?;
         let entry = self.entry(slot).filter(|entry| !entry.region.is_closed()).ok_or(Refusal::UnknownKey)?;
         let inside = entry.region.check_bounds(offset, len).map_err(refusal);
@@ -369,8 +373,18 @@ impl Memory for RegionTable {
         inside?;
         match &entry.lost {
             None => Ok(slot),
-            Some(lost) => self.fetch(entry, lost, offset, len).map(|()| slot),
+            Some(lost) => self.fetch_or_wait(entry, lost, offset, len, waits).map(|()| slot),
         }
+    }
+}
+
+impl Memory for RegionTable {
+    fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
+        self.locate_present(key, offset, len, right, self.waits)
+    }
+
+    fn locate_begun(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
+        self.locate_present(key, offset, len, right, true)
     }
 
     /// Also `false` for memory that was lent for reading: nothing can land there.
