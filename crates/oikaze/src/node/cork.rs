@@ -11,6 +11,8 @@ thread_local! {
     /// How many batches this thread is in, one in another; and its posts since a turn was run for them.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static POSTS: Cell<u32> = const { Cell::new(0) };
+    /// It has posted something since a batch of it has last been taken up.
+    static POSTED: Cell<bool> = const { Cell::new(false) };
     /// When the latest of them began: to look at the clock for every post would cost as much as the post.
     static SINCE: Cell<Time> = const { Cell::new(Time(0)) };
 }
@@ -35,8 +37,14 @@ impl Cork {
         if DEPTH.get() == 0 {
             return false;
         }
+        POSTED.set(true);
         POSTS.set((POSTS.get() + 1) % TOGETHER);
         POSTS.get() != 0
+    }
+
+    /// Was something posted in the batch that has ended, which is to be taken up now?
+    pub fn take_posted() -> bool {
+        POSTED.replace(false)
     }
 }
 
@@ -59,7 +67,8 @@ mod tests {
         drop(Cork::new(Time(6)));
         let held = (0..2 * TOGETHER).filter(|_| Cork::holds_post()).count();
         assert_eq!(held, 2 * (TOGETHER as usize - 1));
+        assert!(Cork::take_posted() && !Cork::take_posted());
         drop(outer);
-        assert!(!Cork::holds_post());
+        assert!(!Cork::holds_post() && !Cork::take_posted());
     }
 }

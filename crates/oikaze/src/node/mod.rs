@@ -224,6 +224,10 @@ impl Node {
         struct Flush<'n>(&'n Node);
         impl Drop for Flush<'_> {
             fn drop(&mut self) {
+                if !cork::Cork::take_posted() {
+                    // All was done without the engine.
+                    return;
+                }
                 self.0.engine.ask();
                 let now = self.0.now();
                 self.0.drive_meanwhile(now, || self.0.run_turns(now, RealEngine::turn_to_send));
