@@ -152,7 +152,7 @@ impl System for Oikaze {
 
     fn note(&self) -> Option<&'static str> {
         Some(if self.checked {
-            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most."
+            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
         } else {
             "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
         })

@@ -3,7 +3,7 @@
 use super::{Half, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
 use oikaze::{Error, Job, LocalRegion, Peer, Region, RegionSlice, RemoteRegion, Result, Rights};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Throughput is measured over at least this much memory on each side, so that no cache holds it.
 pub const COLD: usize = 512 << 20;
@@ -53,6 +53,8 @@ pub struct Bench<'a> {
     pub pair: Option<(Peer, RemoteRegion)>,
     /// What messages say.
     pub payload: Vec<u8>,
+    /// Nanoseconds that two looks at the clock are apart at least.
+    pub clock: u64,
 }
 
 impl<'a> Bench<'a> {
@@ -84,7 +86,8 @@ impl<'a> Bench<'a> {
         };
         let flagged = local.slice(0..size.next_multiple_of(8))?;
         let payload = vec![1; if perf.test == Test::Message && perf.wants(Half::Latency) { size } else { 0 }];
-        Ok(Self { job, perf, local, flagged, pair, payload })
+        let clock = (0..1000).map(|_| since(Instant::now())).min().unwrap_or(0);
+        Ok(Self { job, perf, local, flagged, pair, payload, clock })
     }
 
     /// Measure; the figures mean something on node 0.
@@ -149,6 +152,6 @@ pub fn histogram() -> Result<Histogram<u64>> {
 }
 
 /// Since then, in nanoseconds.
-pub fn since(begun: std::time::Instant) -> u64 {
+pub fn since(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -139,18 +139,15 @@ impl LocalRegion {
     }
 }
 
-/// Look again and again, for about a microsecond.
+/// Look again and again, for about a microsecond. With pauses between the looks the line changes hands more quickly: who wants to write it is less
+/// often in the way of who reads it.
 fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    /// Looks one after the other, for as long as an answer takes that is under way; then as many with a pause between them, which takes longer
-    /// than a look, but leaves a core that two threads share to the other one.
     const LOOKS: u32 = 64;
-    for turn in 0..2 * LOOKS {
+    for _ in 0..LOOKS {
         if let Some(found) = look() {
             return Some(found);
         }
-        if turn >= LOOKS {
-            std::hint::spin_loop();
-        }
+        std::hint::spin_loop();
     }
     None
 }
