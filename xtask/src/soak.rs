@@ -31,7 +31,7 @@ pub struct Settings {
 /// What failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
     test::model(&["all_classes_for_long"]).run()?;
-    test::simulate(settings.first, settings.seeds)?;
+    test::simulate("release", settings.first, settings.seeds)?;
     cargo(&["test", "--release", "-p", "oikaze-apps", "--test", "kill"]).env("OIKAZE_KILLS", settings.kills.to_string()).run()?;
     cargo(&["test", "--release", "-p", "oikaze", "--test", "registrations"])
         .env("OIKAZE_REGISTRATIONS", settings.registrations.to_string())
