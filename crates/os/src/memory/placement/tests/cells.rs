@@ -29,6 +29,20 @@ fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     }
 }
 
+/// All of this again, where no memory has huge pages: that is read once in a process, so in another one.
+#[test]
+fn without_huge_pages_every_cell_is_as_it_should_be() {
+    const SWITCH: &str = "OIKAZE_WITHOUT";
+    if std::env::var_os(SWITCH).is_some() {
+        assert_eq!(super::super::super::huge_page(), None);
+        return;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = child.arg("placement::tests::cells").env(SWITCH, "huge").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("7 passed"), "{output:?}");
+}
+
 /// MEM-17.3.
 #[test]
 fn every_pair_of_kinds_transfers_its_contents_by_every_way() {

@@ -15,7 +15,7 @@ use rustix::mm::{Advice, madvise};
 use std::os::unix::process::ExitStatusExt;
 
 /// What is switched off, one after the other.
-const WITHOUT: [&str; 4] = ["", "move", "install", "uffd"];
+const WITHOUT: [&str; 5] = ["", "move", "install", "uffd", "remap"];
 
 /// Memory of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,6 +101,52 @@ fn locked_pages_are_copied_and_stay_locked() {
     assert!(bytes(&a.0) == a.1);
 }
 
+/// Pins pages for as long as it lives, as whoever does its input and output by an io_uring; `None`, said aloud, where there is none.
+fn pinned(at: *mut u8, len: usize) -> Option<std::os::fd::OwnedFd> {
+    use std::os::fd::{AsRawFd, FromRawFd};
+    /// `struct io_uring_params`, of which nothing is asked.
+    #[repr(C, align(8))]
+    struct Params([u8; 120]);
+    const REGISTER_BUFFERS: libc::c_uint = 0;
+    let mut params = Params([0; 120]);
+    // SAFETY: the kernel writes no more than the parameters it is given room for.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, &raw mut params) };
+    if fd < 0 {
+        eprintln!("not run: no io_uring here: {}", std::io::Error::last_os_error());
+        return None;
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let ring = unsafe { std::os::fd::OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) };
+    let buffer = libc::iovec { iov_base: at.cast(), iov_len: len };
+    // SAFETY: one mapped, writable buffer of a region of ours; pinning it changes none of its bytes.
+    let refused = unsafe { libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), REGISTER_BUFFERS, &raw const buffer, 1) };
+    if refused != 0 {
+        eprintln!("not run: pages cannot be pinned here: {}", std::io::Error::last_os_error());
+        return None;
+    }
+    Some(ring)
+}
+
+#[test]
+fn pinned_pages_are_copied_and_stay_where_they_are() {
+    let Some(placement) = moving() else { return };
+    let (a, b) = (small(32, 1), small(32, 2));
+    let page = page_size();
+    let first = a.0.view_ptr().wrapping_add(8 * page);
+    let Some(ring) = pinned(first, 3 * page) else { return };
+    let placed = exchange_all(&placement, &a, &b);
+    // The three pages, and some around them that were not tried one by one.
+    let all = 32 * page as u64;
+    assert!(placed.copied >= 3 * page as u64 && placed.moved > 0 && placed.moved + placed.copied == all, "{placed:?}");
+    // A transfer from there, and onto it.
+    placement.transfer(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
+    assert!(bytes(&b.0) == b.1);
+    a.0.write(0, &a.1).unwrap();
+    placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, Way::Move).unwrap();
+    assert!(bytes(&a.0) == b.1);
+    drop(ring);
+}
+
 #[test]
 fn holes_stay_holes_and_read_as_zeros() {
     let Some(placement) = moving() else { return };
