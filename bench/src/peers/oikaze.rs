@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Effort, Found, System};
+use super::{Effort, Found, System, only};
 use crate::error::{Error, Tried};
 use crate::lab::{CLIENT, Lab, Place, SERVER};
 use crate::process::{alone, during};
@@ -35,6 +35,7 @@ struct Line {
     bandwidth_gbs: Option<f64>,
     per_second: Option<f64>,
     processor_seconds_per_gib: Option<f64>,
+    other_processor_seconds_per_gib: Option<f64>,
     reference: Option<Box<Line>>,
 }
 
@@ -73,7 +74,7 @@ fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
         Test::PutBandwidth => ("put", throughput(volume.max(4 * case.size))),
         Test::MessageBandwidth => ("message", throughput(volume.max(4 * case.size))),
         Test::MessageRate => ("message", throughput(operations as usize * case.size)),
-        Test::Processor | Test::Flood => ("put", throughput(costly)),
+        Test::Processor | Test::Flood | Test::Placed => ("put", throughput(costly)),
         Test::GetLatency => ("get", latency),
         Test::GetBandwidth => ("get", throughput(volume.max(4 * case.size))),
         Test::FetchAdd => ("fetch-add", latency),
@@ -103,6 +104,7 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
         Test::MessageBandwidth => vec![(Figure::MessageBw, line.bandwidth_gbs?)],
         Test::MessageRate => vec![(Figure::MessageRate, line.per_second? / 1e6)],
         Test::Processor => vec![(Figure::Cpu, line.processor_seconds_per_gib?)],
+        Test::Placed => vec![(Figure::PlacedCpu, line.other_processor_seconds_per_gib?)],
         // Which of its three figures that is, its caller knows.
         Test::Flood => vec![(Figure::FloodBw, line.bandwidth_gbs?)],
         Test::GetLatency => vec![(Figure::GetLat, line.latency_us?)],
@@ -147,7 +149,11 @@ impl System for Oikaze {
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
-        if case.test == Test::Flood { self.flooded(lab, case, effort) } else { self.run(lab, case, effort) }
+        match case.test {
+            Test::Flood => self.flooded(lab, case, effort),
+            Test::Placed => self.placed(lab, case, effort),
+            _ => self.run(lab, case, effort, &[]),
+        }
     }
 
     fn note(&self) -> Option<&'static str> {
@@ -161,12 +167,12 @@ impl System for Oikaze {
 
 impl Oikaze {
     /// One job of `oikaze perf`.
-    fn run(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+    fn run(&self, lab: &Lab, case: Case, effort: Effort, environment: &[(&str, &str)]) -> Result<Found, Error> {
         let me = std::env::current_exe().tried("finding the bench's own program")?;
         let oikaze = program()?;
         let checksum = if self.checked { "full" } else { "header" };
         let mut command = lab.on(0, LIMIT, &oikaze);
-        command.env("OIKAZE_RSH", format!("{} enter", me.display()));
+        command.env("OIKAZE_RSH", format!("{} enter", me.display())).envs(environment.iter().copied());
         command
             .args(["run", "--no-prefix", "--checksum", checksum, "--hosts", &lab.place.addresses().join(","), "--"])
             .arg(oikaze);
@@ -182,10 +188,25 @@ impl Oikaze {
             .ok_or_else(|| Error::new(format!("oikaze perf printed no such figure: {}", printed.trim())))
     }
 
+    /// Straight into its place, and by copy: each from call to completion, and what it costs the receiver, which sleeps while nothing comes.
+    fn placed(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+        const SLEEPS: (&str, &str) = ("OIKAZE_WAIT", "block");
+        const COPIES: (&str, &str) = ("OIKAZE_WITHOUT", "foresee");
+        let effort = Effort { exchanges: effort.exchanges / 10, ..effort };
+        let whole = Case { test: Test::PutDone, ..case };
+        let of = |case, environment: &[_]| only(self.run(lab, case, effort, environment)?);
+        Ok(vec![
+            (Figure::Placed, of(whole, &[])?),
+            (Figure::PlacedCopy, of(whole, &[COPIES])?),
+            (Figure::PlacedCpu, of(case, &[SLEEPS])?),
+            (Figure::PlacedCopyCpu, of(case, &[SLEEPS, COPIES])?),
+        ])
+    }
+
     /// With a flood at the receiving node, with the same flood at a port beside it, and without.
     fn flooded(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         let me = std::env::current_exe().tried("finding the bench's own program")?;
-        let bandwidth = || match self.run(lab, case, effort)?.first() {
+        let bandwidth = || match self.run(lab, case, effort, &[])?.first() {
             Some((_, found)) => Ok(*found),
             None => Err(Error::new("oikaze perf printed no bandwidth")),
         };

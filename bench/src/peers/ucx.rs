@@ -42,7 +42,7 @@ fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
         Test::FetchAdd => ("ucp_fadd", effort.exchanges as usize),
         Test::CompareSwap => ("ucp_cswap", effort.exchanges as usize),
         // It has neither blocks of rows nor arrays nor queues, and does one thing at a time.
-        Test::Strided | Test::Accumulate | Test::Fifo | Test::Consecutive => return None,
+        Test::Strided | Test::Accumulate | Test::Fifo | Test::Consecutive | Test::Placed => return None,
         // It does not tell when a put is complete, what it costs, nor does it mix or compute.
         Test::PutDone | Test::Mixed | Test::Passive | Test::Processor | Test::Flood => return None,
     })

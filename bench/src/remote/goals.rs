@@ -1,12 +1,12 @@
 //! What remote memory is to reach.
 
-use super::BLOCK;
+use super::{BLOCK, PLACED};
 use crate::suite::case::MIB;
 use crate::suite::goals::{Bound, Figures, Found, Goal};
 
 /// All of them.
 pub fn goals(figures: &Figures<'_>) -> Vec<Goal> {
-    [latency(figures), bandwidth(figures)].concat()
+    [latency(figures), bandwidth(figures), placed(figures)].concat()
 }
 
 fn latency(figures: &Figures<'_>) -> Vec<Goal> {
@@ -33,6 +33,18 @@ fn bandwidth(figures: &Figures<'_>) -> Vec<Goal> {
         goals.push((format!("strided 128 × 1 KiB / put_bw 128 KiB, {system}"), strided, Bound::AtLeast(0.7)));
     }
     goals.push(("fifo 8 B, M/s".into(), Found::value(figures.of("fifo", 8, 9000, "oikaze")), Bound::AtLeast(2.0)));
+    goals
+}
+
+/// Paper 000: what comes to its place without a copy is not slower, and costs the receiver less.
+fn placed(figures: &Figures<'_>) -> Vec<Goal> {
+    let mut goals: Vec<Goal> = Vec::new();
+    for system in ["oikaze", "oikaze-unchecked"] {
+        let beside = |one, other| Found::ratio((figures.of(one, PLACED, 9000, system), figures.of(other, PLACED, 9000, system)));
+        let by_copy = |what: &str| format!("put 2 MiB in place / by copy, {what}, {system}");
+        goals.push((by_copy("end to end"), beside("placed", "placed_copy"), Bound::AtMost(1.0)));
+        goals.push((by_copy("receiver's processor"), beside("placed_cpu", "placed_copy_cpu"), Bound::AtMost(1.0)));
+    }
     goals
 }
 

@@ -12,7 +12,10 @@ pub const SUITE: Suite = Suite { name: "remote", cases: &CASES, systems: &WIRE, 
 /// 128 rows of 1 KiB.
 pub const BLOCK: usize = 128 * KIB;
 
-const CASES: [Choice; 14] = [
+/// A put that is placed without a copy, beside the same by copy.
+pub const PLACED: usize = 2 * MIB;
+
+const CASES: [Choice; 15] = [
     // What the others are compared with.
     (Test::MessageLatency, 8, Quick::Jumbo),
     (Test::PutLatency, 8, Quick::Jumbo),
@@ -28,4 +31,5 @@ const CASES: [Choice; 14] = [
     (Test::Accumulate, 64 * KIB, Quick::Jumbo),
     (Test::Accumulate, MIB, Quick::Never),
     (Test::Fifo, 8, Quick::Jumbo),
+    (Test::Placed, PLACED, Quick::Jumbo),
 ];

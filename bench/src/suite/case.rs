@@ -23,6 +23,7 @@ pub enum Test {
     Accumulate,
     Fifo,
     Consecutive,
+    Placed,
 }
 
 /// What comes out: one number, under a name of its own.
@@ -79,6 +80,14 @@ pub enum Figure {
     Fifo,
     /// As `put_lat`, of a header of 32 bytes and the data at once.
     ConsecutiveLat,
+    /// A put, from the call to its completion, whose bytes are received straight into their place.
+    Placed,
+    /// The same, with bytes that are received elsewhere and copied.
+    PlacedCopy,
+    /// Processor seconds of the receiver for a GiB of the one.
+    PlacedCpu,
+    /// And of the other.
+    PlacedCopyCpu,
 }
 
 impl Figure {
@@ -110,6 +119,10 @@ impl Figure {
             Self::Accumulate => "accumulate",
             Self::Fifo => "fifo",
             Self::ConsecutiveLat => "consecutive_lat",
+            Self::Placed => "placed",
+            Self::PlacedCopy => "placed_copy",
+            Self::PlacedCpu => "placed_cpu",
+            Self::PlacedCopyCpu => "placed_copy_cpu",
         }
     }
 
@@ -120,7 +133,7 @@ impl Figure {
             Self::FloodBw | Self::FloodElsewhereBw | Self::FloodAloneBw => "GB/s",
             Self::GetBw | Self::Strided | Self::Accumulate => "GB/s",
             Self::MessageRate | Self::Fifo => "M/s",
-            Self::Cpu => "s/GiB",
+            Self::Cpu | Self::PlacedCpu | Self::PlacedCopyCpu => "s/GiB",
             _ => "us",
         }
     }
@@ -146,6 +159,7 @@ impl Figure {
             Self::Accumulate => Test::Accumulate,
             Self::Fifo => Test::Fifo,
             Self::ConsecutiveLat => Test::Consecutive,
+            Self::Placed | Self::PlacedCopy | Self::PlacedCpu | Self::PlacedCopyCpu => Test::Placed,
         }
     }
 }

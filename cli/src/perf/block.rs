@@ -18,6 +18,7 @@ impl Perf {
         let (what, part, of) = match self.test {
             Test::Block => ("blocks", "rows", ROW),
             Test::Accumulate => ("arrays", "doubles", size_of::<f64>()),
+            Test::Exchange => ("exchanges", "pages", oikaze::page_size()),
             _ => return Ok(()),
         };
         if self.size.is_multiple_of(of) {

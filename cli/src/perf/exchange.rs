@@ -1,10 +1,14 @@
 //! One operation at a time.
 
 use super::Test;
-use super::measure::{Bench, PATIENCE, histogram, lands, since};
+use super::measure::{Bench, PATIENCE, exchanged, histogram, lands, since};
 use hdrhistogram::Histogram;
-use oikaze::{Combine, Error, Operation, RemoteRegion, Result};
+use oikaze::{Combine, Error, Operation, RemoteRegion, Result, page_size};
+use std::hint::black_box;
 use std::time::Instant;
+
+/// Where the memory begins whose pages change place: at a huge page.
+const HUGE: usize = 2 << 20;
 
 impl Bench<'_> {
     /// Time as many as wanted, after a warm-up.
@@ -48,6 +52,7 @@ impl Bench<'_> {
             Test::Fifo => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => self.asked(|_| self.put_done(u64::from(turn) + 1))?,
+            Test::Exchange => self.asked(|there| self.pages_exchanged(there, turn as usize))?,
             Test::Barrier => {
                 self.job.barrier()?;
                 1
@@ -62,6 +67,19 @@ impl Bench<'_> {
             ask(there)?;
         }
         Ok(1)
+    }
+
+    /// Pages of a place of the walk change place with those at the same place there, and are looked at.
+    fn pages_exchanged(&self, there: &RemoteRegion, turn: usize) -> Result<()> {
+        let (size, page) = (self.perf.size, page_size());
+        let first = exchanged(self.perf.span()).next_multiple_of(HUGE);
+        let places = (self.local.len() - first) / size;
+        let at = first + turn % places * size;
+        there.exchange(at as u64, &self.local, at as u64, (size / page) as u64)?;
+        for offset in (at..at + size).step_by(page) {
+            black_box(self.local.load_u64(offset as u64)?);
+        }
+        Ok(())
     }
 
     /// Replace the word that counts such turns by the next number. Nobody else does, so it is as expected, or something is wrong.

@@ -30,7 +30,8 @@ impl Bench<'_> {
         self.pass(&end, count)?;
         let seconds = begun.elapsed().as_secs_f64();
         let operations = count as u64 * u64::from(owner);
-        Ok(Stream { bytes: operations * self.perf.size as u64, operations, seconds, processor_seconds: None })
+        let (bytes, unmeasured) = (operations * self.perf.size as u64, None);
+        Ok(Stream { bytes, operations, seconds, processor_seconds: unmeasured, other_processor_seconds: unmeasured })
     }
 
     /// So many elements of each producer; over for all when all have been taken out.

@@ -40,6 +40,8 @@ pub struct Stream {
     pub seconds: f64,
     /// Of both nodes together, if measured.
     pub processor_seconds: Option<f64>,
+    /// Of node 1 alone, if measured.
+    pub other_processor_seconds: Option<f64>,
 }
 
 /// One measurement, ready to go on this node.
@@ -133,6 +135,8 @@ pub fn lands(size: usize) -> usize {
 fn walked(perf: &Perf) -> usize {
     match perf.test {
         Test::Mixed => COLD,
+        // Whole places, the first of them at a huge page.
+        Test::Exchange => COLD.max(perf.size) + (2 << 20),
         _ if perf.streams() && perf.wants(Half::Throughput) => {
             if perf.hot {
                 perf.span().max(COLD_FROM)

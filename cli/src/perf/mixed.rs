@@ -65,6 +65,7 @@ impl Bench<'_> {
             operations: (bulk.volume / BULK) as u64,
             seconds,
             processor_seconds: None,
+            other_processor_seconds: None,
         }))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Latency is that of one way: half of a ping and its pong (for put: half of a put and the answering put, each seen by polling
 //! memory, as `ucp_put_lat` does), or from call to completion where one side only acts (put-done, get, fetch-add,
-//! compare-swap, block, barrier).
+//! compare-swap, block, exchange, barrier).
 //! Throughput is measured with several operations in flight, walking through memory that no cache holds.
 
 mod block;
@@ -44,6 +44,8 @@ pub enum Test {
     Accumulate,
     /// Elements that all nodes push into a queue of the last one, in batches: how many a second
     Fifo,
+    /// Whole pages exchanged with the peer's, walking through memory, one word a page read afterwards: from call to completion
+    Exchange,
     /// All nodes wait for each other: from call to completion
     Barrier,
     /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each of them alone

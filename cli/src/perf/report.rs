@@ -30,9 +30,9 @@ impl Stream {
         self.operations as f64 / self.seconds
     }
 
-    /// Of processor time, both sides, for each GiB.
-    fn seconds_per_gib(&self) -> Option<f64> {
-        self.processor_seconds.map(|seconds| seconds / (self.bytes as f64 / f64::from(1 << 30)))
+    /// Of this processor time, for each GiB.
+    fn per_gib(&self, seconds: Option<f64>) -> Option<f64> {
+        seconds.map(|seconds| seconds / (self.bytes as f64 / f64::from(1 << 30)))
     }
 }
 
@@ -48,7 +48,8 @@ fn values(figures: &Figures) -> serde_json::Map<String, Value> {
         "percentiles_us": percentiles,
         "bandwidth_gbs": figures.stream.map(|stream| stream.gigabytes_per_second()),
         "per_second": figures.stream.map(|stream| stream.per_second()),
-        "processor_seconds_per_gib": figures.stream.and_then(|stream| stream.seconds_per_gib()),
+        "processor_seconds_per_gib": figures.stream.and_then(|stream| stream.per_gib(stream.processor_seconds)),
+        "other_processor_seconds_per_gib": figures.stream.and_then(|stream| stream.per_gib(stream.other_processor_seconds)),
         "reference": figures.reference.as_ref().map(|reference| values(reference)),
     });
     if let Value::Object(values) = values { values } else { serde_json::Map::new() }
@@ -125,7 +126,7 @@ fn lines(figures: &Figures) -> String {
     }
     if let Some(stream) = &figures.stream {
         text += &format!("throughput: {:.3} GB/s, {:.0} operations a second", stream.gigabytes_per_second(), stream.per_second());
-        if let Some(seconds) = stream.seconds_per_gib() {
+        if let Some(seconds) = stream.per_gib(stream.processor_seconds) {
             text += &format!(", {seconds:.3} s of processor time (both nodes) for a GiB");
         }
         text.push('\n');
