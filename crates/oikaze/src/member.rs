@@ -163,8 +163,8 @@ impl Job {
     }
 
     /// The next `count` messages, from whomever: waits until so many are there. A thread that does not drive the engine meanwhile is woken
-    /// once, when they are, not at each (unless unread messages use up so much of their senders' credit that they must be read first). If
-    /// the limit passes, those that are there.
+    /// once, when they are, not at each. What has come of them takes nothing of its sender's credit while this waits. If the limit passes,
+    /// those that are there.
     #[must_use]
     pub fn receive_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Arrived> {
         self.node.take_batch(count, limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit)))

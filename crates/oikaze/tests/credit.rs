@@ -31,3 +31,21 @@ fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
         job.barrier().unwrap();
     });
 }
+
+/// WIND-6.4: what a batch waits for may be nearly as long as all credit, of which what is there already has less than half.
+#[test]
+fn a_batch_does_not_hold_back_what_it_waits_for() {
+    const FIRST: usize = CREDIT as usize / 2 - (1 << 20);
+    const LAST: usize = CREDIT as usize - (1 << 20);
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        if job.rank() == 0 {
+            let sent = [FIRST, LAST].map(|len| peer.send(Class::Ordered, len as u64, &vec![1; len]));
+            sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
+        } else {
+            let lens: Vec<usize> = job.receive_batch(2, Some(PATIENCE)).iter().map(|arrived| arrived.body.len()).collect();
+            assert_eq!(lens, [FIRST, LAST]);
+        }
+        job.barrier().unwrap();
+    });
+}

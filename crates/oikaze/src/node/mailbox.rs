@@ -28,8 +28,9 @@ struct Inside {
     messages: VecDeque<Arrived>,
     /// By rank, grown as needed: what was read of a peer's messages and is not told yet.
     read: Vec<Read>,
-    /// Bytes of the bodies that wait.
-    bytes: u64,
+    /// So many of the oldest messages are as good as read: who waits for a batch takes them, and their credit may be what the rest of it
+    /// waits for.
+    promised: usize,
     waiters: Waiters,
     /// Messages read since a peer was last looked at, and the one to be looked at next.
     since_look: u64,
@@ -48,17 +49,16 @@ impl Mailbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Put in what a turn has brought.
-    pub fn deposit(&self, mut next: impl FnMut() -> Option<Arrived>) {
-        let Some(first) = next() else { return };
+    /// Put in what a turn has brought; what is to be asked of the engine then.
+    pub fn deposit(&self, mut next: impl FnMut() -> Option<Arrived>) -> Vec<Request> {
+        let Some(first) = next() else { return Vec::new() };
         let mut inside = lock(&self.inside);
-        std::iter::once(first).chain(std::iter::from_fn(next)).for_each(|arrived| {
-            inside.bytes += arrived.body.len() as u64;
-            inside.messages.push_back(arrived);
-        });
-        let there = inside.pressing();
-        inside.waiters.wake(there);
-        self.waiting.store(inside.messages.len(), Ordering::Release);
+        inside.messages.extend(std::iter::once(first).chain(std::iter::from_fn(next)));
+        let requests = self.promise(&mut inside);
+        let there = inside.messages.len();
+        inside.waiters.wake(there as u64);
+        self.waiting.store(there, Ordering::Release);
+        requests
     }
 
     /// The oldest message that fits, and what is to be asked of the engine then.
@@ -68,10 +68,8 @@ impl Mailbox {
         }
         let mut inside = lock(&self.inside);
         let at = inside.messages.iter().position(|arrived| from.is_none_or(|from| arrived.from == from))?;
-        let arrived = inside.messages.remove(at)?;
-        inside.bytes -= arrived.body.len() as u64;
+        let (arrived, request) = inside.remove(at)?;
         self.waiting.store(inside.messages.len(), Ordering::Release);
-        let request = inside.count(&arrived);
         self.untold.store(true, Ordering::Relaxed);
         Some((arrived, request))
     }
@@ -81,10 +79,9 @@ impl Mailbox {
         let mut inside = lock(&self.inside);
         let mut requests = Vec::new();
         while batch.len() < wanted
-            && let Some(arrived) = inside.messages.pop_front()
+            && let Some((arrived, request)) = inside.remove(0)
         {
-            inside.bytes -= arrived.body.len() as u64;
-            requests.extend(inside.count(&arrived));
+            requests.extend(request);
             batch.push(arrived);
             self.untold.store(true, Ordering::Relaxed);
         }
@@ -92,15 +89,11 @@ impl Mailbox {
         requests
     }
 
-    /// Are so many there, or so much that they must be read before more can come?
-    pub fn has_batch(&self, wanted: usize) -> bool {
-        let there = self.waiting.load(Ordering::Acquire);
-        there >= wanted || there > 0 && lock(&self.inside).pressing() >= wanted as u64
-    }
-
-    /// The calling thread waits for [`Mailbox::has_batch`].
-    pub fn enlist(&self, wanted: usize) {
-        lock(&self.inside).waiters.enlist(wanted as u64);
+    /// The calling thread waits until so many messages are there, and then takes them; what is to be asked of the engine.
+    pub fn enlist(&self, wanted: usize) -> Vec<Request> {
+        let mut inside = lock(&self.inside);
+        inside.waiters.enlist(wanted as u64);
+        self.promise(&mut inside)
     }
 
     /// It does no longer.
@@ -117,24 +110,44 @@ impl Mailbox {
         self.untold.store(false, Ordering::Relaxed);
         (0..inside.read.len()).filter_map(|at| inside.tell(at)).collect()
     }
+
+    /// Count what somebody waits for as read.
+    fn promise(&self, inside: &mut Inside) -> Vec<Request> {
+        let mut requests = Vec::new();
+        let wanted = usize::try_from(inside.waiters.most()).unwrap_or(usize::MAX);
+        while inside.promised < wanted
+            && let Some(arrived) = inside.messages.get(inside.promised)
+        {
+            let (from, bytes) = (arrived.from, arrived.body.len());
+            requests.extend(inside.count(from, bytes));
+            inside.promised += 1;
+            self.untold.store(true, Ordering::Relaxed);
+        }
+        requests
+    }
 }
 
 impl Inside {
-    /// Messages that wait; as many as anybody could want if their senders' credit may be used up by them.
-    fn pressing(&self) -> u64 {
-        let messages = self.messages.len() as u64;
-        if self.bytes + messages * CREDIT_OVERHEAD >= CREDIT / 2 { u64::MAX } else { messages }
+    /// Take a message out. Much was read together: what gives it back.
+    fn remove(&mut self, at: usize) -> Option<(Arrived, Option<Request>)> {
+        let arrived = self.messages.remove(at)?;
+        if at < self.promised {
+            self.promised -= 1;
+            return Some((arrived, None));
+        }
+        let request = self.count(arrived.from, arrived.body.len());
+        Some((arrived, request))
     }
 
     /// Count a message as read. Much has come together: what gives it back.
-    fn count(&mut self, arrived: &Arrived) -> Option<Request> {
-        let at = arrived.from as usize;
+    fn count(&mut self, from: Rank, bytes: usize) -> Option<Request> {
+        let at = from as usize;
         if at >= self.read.len() {
             self.read.resize(at + 1, Read::default());
         }
         let read = self.read.get_mut(at)?;
         read.messages += 1;
-        read.bytes += arrived.body.len() as u64;
+        read.bytes += bytes as u64;
         self.since_look += 1;
         if read.bytes + read.messages * CREDIT_OVERHEAD >= TOLD_TOGETHER {
             return self.tell(at);

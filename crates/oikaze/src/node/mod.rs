@@ -275,7 +275,9 @@ impl Node {
 
     /// Take out of the engine what is for the user.
     fn collect(&self, engine: &mut RealEngine) {
-        self.mailbox.deposit(|| engine.take_arrived());
+        for read in self.mailbox.deposit(|| engine.take_arrived()) {
+            self.leave_to_holder(Submission { request: read, completion: None, keep: None });
+        }
         while let Some(death) = engine.take_death() {
             lock(&self.deaths).push(death);
             self.mourns.store(true, Ordering::Release);
@@ -355,23 +357,20 @@ impl Node {
         Some(arrived)
     }
 
-    /// The oldest messages, so many at most; waits until so many are there, and is woken once, when they are.
-    ///
-    /// Those that are there are read before, if they hold back others: what is not read takes of its sender's credit.
+    /// The oldest messages, so many at most; waits until so many are there, and is woken once, when they are. What is there meanwhile
+    /// takes nothing of its senders' credit any more.
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
         let mut batch = Vec::new();
+        let mut is_late = false;
         loop {
             self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
-            if batch.len() >= wanted {
+            let missing = wanted - batch.len();
+            if missing == 0 || is_late {
                 return batch;
             }
-            self.mailbox.enlist(wanted - batch.len());
-            let there = self.wait_quietly(deadline, || self.mailbox.has_batch(wanted - batch.len()).then_some(()));
+            self.mailbox.enlist(missing).into_iter().for_each(|read| self.tell(read));
+            is_late = self.wait_quietly(deadline, || (self.mailbox.len() >= missing).then_some(())).is_none();
             self.mailbox.delist();
-            if there.is_none() {
-                self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
-                return batch;
-            }
         }
     }
 

@@ -20,6 +20,11 @@ impl Waiters {
         }
     }
 
+    /// The most that anybody waits for.
+    pub fn most(&self) -> u64 {
+        self.0.iter().map(|(wanted, _)| *wanted).max().unwrap_or(0)
+    }
+
     /// There are so many now: wake those who have waited for it.
     pub fn wake(&mut self, there: u64) {
         self.0.retain(|(wanted, thread)| {
