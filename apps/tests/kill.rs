@@ -87,5 +87,10 @@ fn round(round: u64) {
 fn a_node_killed_at_a_random_point_hangs_nobody_and_leaves_nothing() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let rounds = std::env::var("OIKAZE_KILLS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10);
-    (0..rounds).for_each(round);
+    for number in 0..rounds {
+        round(number);
+        if (number + 1).is_multiple_of(50) {
+            println!("{} of {rounds} killed", number + 1);
+        }
+    }
 }

@@ -14,8 +14,8 @@ pub struct Settings {
     /// The first seed, so that a second soak need not repeat the first.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Nodes killed at random points.
-    #[arg(long, default_value_t = 200)]
+    /// Nodes killed at random points, with operations of every kind under way to them; and a fifth as many of a running program.
+    #[arg(long, default_value_t = 1_000)]
     kills: u32,
     /// Registrations that begin and end while a peer writes.
     #[arg(long, default_value_t = 1_000_000)]
@@ -32,9 +32,15 @@ pub struct Settings {
 pub fn run(settings: &Settings) -> Result<(), String> {
     test::model(&["all_classes_for_long"]).run()?;
     test::simulate("release", settings.first, settings.seeds)?;
-    cargo(&["test", "--release", "-p", "oikaze-apps", "--test", "kill"]).env("OIKAZE_KILLS", settings.kills.to_string()).run()?;
-    cargo(&["test", "--release", "-p", "oikaze", "--test", "registrations"])
-        .env("OIKAZE_REGISTRATIONS", settings.registrations.to_string())
-        .run()?;
+    real("oikaze", "kills", "OIKAZE_KILLS", settings.kills.into())?;
+    real("oikaze-apps", "kill", "OIKAZE_KILLS", u64::from(settings.kills).div_ceil(5))?;
+    real("oikaze", "registrations", "OIKAZE_REGISTRATIONS", settings.registrations)?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
+}
+
+/// A test with real processes, so many times as often as its variable says; it tells how far it is.
+fn real(package: &str, test: &str, variable: &str, count: u64) -> Result<(), String> {
+    println!("{package}, {test}: {count}");
+    let command = cargo(&["test", "--release", "-p", package, "--test", test, "--", "--nocapture", "--test-threads=1"]);
+    command.env(variable, count.to_string()).run()
 }

@@ -1,0 +1,50 @@
+//! A process of a job is killed at any point, while the others have operations of every kind under way to it: each of these ends well, with
+//! the loss of that peer, or unknown, in time; what the others do among themselves goes on; and nothing stays behind (MEM-7.4, MEM-16.7).
+//!
+//! A few tries over the network, through rings, and both; `make soak` sets OIKAZE_KILLS to 1,000.
+
+mod node;
+mod operations;
+mod round;
+
+use round::{Round, Transport};
+use std::time::Duration;
+
+const TRIES: u64 = 6;
+/// What the survivors have, once the death can be known. Asserted where nothing else runs beside (`make soak`); else a hang is what counts.
+const IN_TIME: Duration = Duration::from_secs(1);
+
+/// Not a test by itself: a node of the job that the other one starts.
+#[test]
+fn plays_its_role() {
+    if std::env::var_os(round::ROLE).is_some() {
+        node::play();
+    }
+}
+
+#[test]
+fn what_waits_for_a_killed_node_ends() {
+    let wanted = std::env::var("OIKAZE_KILLS").ok().map(|text| text.parse::<u64>().expect("a number"));
+    let tries = wanted.unwrap_or(TRIES);
+    let mut latest = [Duration::ZERO; 3];
+    for number in 0..tries {
+        let round = Round::of(number);
+        if let Some(last) = round.run() {
+            assert!(
+                wanted.is_none() || last <= round.transport.known_within() + IN_TIME,
+                "{round:?}: the last ended after {last:?}"
+            );
+            let of_transport = &mut latest[round.transport as usize];
+            *of_transport = last.max(*of_transport);
+        }
+        if wanted.is_some() && (number + 1).is_multiple_of(50) {
+            println!("{} of {tries} killed; the last to end: {}", number + 1, times(&latest));
+        }
+    }
+    println!("{tries} killed; the last to end: {}", times(&latest));
+}
+
+fn times(latest: &[Duration; 3]) -> String {
+    let of = |transport: Transport| format!("{transport:?} {:.0} ms", latest[transport as usize].as_secs_f64() * 1e3);
+    [Transport::Rings, Transport::Network, Transport::Both].map(of).join(", ")
+}

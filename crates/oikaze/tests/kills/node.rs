@@ -1,0 +1,256 @@
+//! What each node of the job does: threads that wait for the others in every way there is, until one of them is lost.
+
+use crate::operations::{Source, Target, Waits};
+use crate::round::{MARK, NODES, random};
+use oikaze::{Class, Error, Fifo, Job, LocalRegion, Peer, Refusal, Region, Result, Rights, SharedArray};
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Whatever has not ended by then hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// For what may not be there: a name that is withdrawn at the moment, room in a FIFO.
+const HASTE: Duration = Duration::from_millis(20);
+/// Operations that a thread has under way.
+const UNDER_WAY: usize = 80;
+/// The last message of a survivor.
+const FAREWELL: u64 = u64::MAX;
+/// Bytes of a region that comes and goes.
+const VOLATILE: usize = 65_536;
+
+/// Say something to the parent.
+fn tell(line: &str) {
+    println!("\n{MARK}{line}");
+}
+
+/// Who has been lost.
+#[derive(Default)]
+struct Witness {
+    lost: AtomicU32,
+}
+
+impl Witness {
+    fn is_calm(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) == 0
+    }
+
+    fn has_lost(&self, rank: u32) -> bool {
+        self.lost.load(Ordering::Relaxed) & 1 << rank != 0
+    }
+
+    /// Something has ended: well, because a peer was lost, or as `also` allows. Nothing else may be.
+    fn ended<T>(&self, what: &str, outcome: Result<T>, also: impl Fn(&Error) -> bool) {
+        match outcome {
+            Ok(_) => {}
+            Err(error) => match error.lost_peer() {
+                Some(rank) => drop(self.lost.fetch_or(1 << rank, Ordering::Relaxed)),
+                None if also(&error) => {}
+                None => tell(&format!("wrong: {what}: {error}")),
+            },
+        }
+    }
+}
+
+fn nothing_else(_: &Error) -> bool {
+    false
+}
+
+pub fn play() {
+    // The parent lets go, or is gone.
+    let parent = std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        if !OVER.load(Ordering::SeqCst) {
+            std::process::exit(3);
+        }
+    });
+    let until_let_go = |what: String| {
+        OVER.store(true, Ordering::SeqCst);
+        tell(&format!("over: {what}"));
+        parent.join().unwrap();
+    };
+    let job = oikaze::join();
+    match job.and_then(|mut job| Begun::new(&mut job).map(|begun| (job, begun))) {
+        Ok((job, begun)) => {
+            let lost = begun.work(&job);
+            until_let_go(format!("{lost:b}"));
+        }
+        Err(why) => until_let_go(why.to_string()),
+    }
+}
+
+/// All has ended that waited for others.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// A node that has found the others.
+struct Begun {
+    targets: Vec<Target>,
+    hasty: Vec<Peer>,
+    queue: Fifo,
+    array: SharedArray<u64>,
+    /// For the others.
+    _open: [LocalRegion; 2],
+}
+
+impl Begun {
+    fn new(job: &mut Job) -> Result<Self> {
+        let all = Rights::ALL;
+        let open =
+            [job.publish("mapped", Region::shared(1 << 20)?, all)?, job.publish("private", Region::zeroed(1 << 20)?, all)?];
+        let queue = job.fifo("queue", 64, 64)?;
+        let others = |job: &Job| {
+            let others = (0..NODES).filter(|rank| *rank != job.rank());
+            others.map(|rank| job.peer(rank)).collect::<Result<Vec<_>>>()
+        };
+        job.set_time_limit(Some(HASTE));
+        let hasty = others(job)?;
+        job.set_time_limit(Some(PATIENCE));
+        let targets = others(job)?.iter().map(Target::find).collect::<Result<_>>()?;
+        let array = job.array("array", 8 * 512 * NODES as usize)?;
+        job.barrier()?;
+        tell("ready");
+        Ok(Self { targets, hasty, queue, array, _open: open })
+    }
+
+    /// Do it all; which nodes were lost.
+    fn work(&self, job: &Job) -> u32 {
+        let Self { targets, hasty, queue, array, .. } = self;
+        let witness = &Witness::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| many_at_once(job, targets, witness));
+            scope.spawn(|| one_after_the_other(job, targets, queue, witness));
+            scope.spawn(|| come_and_go(job, hasty, witness));
+            scope.spawn(|| together(job, array, witness));
+            for target in targets {
+                scope.spawn(|| read(job, &target.peer, witness));
+            }
+        });
+        // Those that are left have not lost each other.
+        for target in targets.iter().filter(|target| !witness.has_lost(target.peer.rank())) {
+            witness.ended("a last word", target.private.fetch_add(0, 1).wait(), nothing_else);
+        }
+        witness.lost.load(Ordering::Relaxed)
+    }
+}
+
+/// Operations of every kind, many under way to each peer.
+fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
+    let source = Source::new(job);
+    let mut under_way: VecDeque<Waits> = VecDeque::new();
+    let may_be_full = |error: &Error| error.refusal() == Some(Refusal::Full);
+    for number in 0u64.. {
+        if !witness.is_calm() {
+            break;
+        }
+        for target in targets {
+            under_way.push_back(target.begin(random(number), &source));
+        }
+        if number.is_multiple_of(16) {
+            job.fence();
+        }
+        while under_way.len() > UNDER_WAY {
+            let (what, wait) = under_way.pop_front().expect("there are many");
+            witness.ended(what, wait(), may_be_full);
+        }
+    }
+    under_way.into_iter().for_each(|(what, wait)| witness.ended(what, wait(), may_be_full));
+    for target in targets {
+        witness.ended("a farewell", target.peer.send(Class::Ordered, FAREWELL, &[]).wait(), nothing_else);
+    }
+}
+
+/// What waits itself: completions, flushes, full FIFOs, scopes, what is cancelled.
+fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Witness) {
+    let source = Source::new(job);
+    let mut bytes = vec![7; 100_000];
+    while witness.is_calm() {
+        let (queue, counter) = (job.completion_queue(), job.counter());
+        for (target, number) in targets.iter().flat_map(|target| (0..4).map(move |number| (target, number))) {
+            target.private.put(0, source.part(20_000 * number as usize)).into_queue(&queue, number).expect("told once");
+            target.private.fetch_add(8 * number, 1).count_on(&counter).expect("told once");
+        }
+        let (mut ended, all) = (Vec::new(), targets.len() * 4);
+        witness.ended("a queue", queue.wait(all, None, &mut ended), nothing_else);
+        ended.into_iter().for_each(|one| witness.ended("what a queue tells", one.outcome, nothing_else));
+        witness.ended("a counter", counter.wait(all as u64, None), nothing_else);
+        for target in targets {
+            let begun = target.private.put(4096, source.part(300_000));
+            witness.ended("a flush", target.peer.flush(), nothing_else);
+            witness.ended("what was flushed", begun.wait(), nothing_else);
+            let full = |error: &Error| error.is_full() || matches!(error, Error::Timeout { .. });
+            witness.ended("a push", target.queue.push(b"one more", Some(HASTE)), full);
+            let scoped = job.scope(|scope| scope.get(&target.private, 0, &mut bytes)?.wait());
+            witness.ended("a scope", scoped, nothing_else);
+            let cancelled = target.private.get(0, source.part(300_000)).cancel();
+            witness.ended("what is cancelled", cancelled, |error| error.to_string().contains("cancelled"));
+            witness.ended("a lookup", target.peer.region("private"), nothing_else);
+        }
+        witness.ended("quiet", job.quiet(), nothing_else);
+        let mut element = Vec::new();
+        while mine.try_pop(&mut element).expect("nobody writes over it") {}
+    }
+}
+
+/// Registrations that end while peers are at them, through mappings too, and peers that are.
+fn come_and_go(job: &Job, hasty: &[Peer], witness: &Witness) {
+    let source = job.register(Region::zeroed(VOLATILE).expect("memory")).expect("room");
+    let mut memory = Region::shared(VOLATILE).expect("memory");
+    // It has come to its end, or is not there at the moment, or was asked for in too much haste.
+    let gone = |error: &Error| error.refusal() == Some(Refusal::UnknownKey);
+    while witness.is_calm() {
+        let open = job.publish("volatile", memory, Rights::ALL).expect("the name is free");
+        for peer in hasty {
+            let found = peer.region("volatile");
+            if let Ok(there) = &found {
+                for _ in 0..8 {
+                    witness.ended("a put into what may end", there.put(0, source.all()).wait_for(PATIENCE), gone);
+                    witness.ended("a change of what may end", there.fetch_add(8, 1).wait_for(PATIENCE), gone);
+                }
+            }
+            witness.ended("a name that comes and goes", found, |_| true);
+        }
+        memory = open.deregister().expect("it was open");
+    }
+}
+
+/// What all nodes do together, and pages of shared arrays.
+fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
+    let step = || -> Result<()> {
+        let nodes = NODES as usize;
+        for at in (job.rank() as usize * 64..array.len()).step_by(64 * nodes) {
+            array.write(at..at + 1)?[0] += 1;
+        }
+        job.barrier()?;
+        // By faults, and ahead of them.
+        let lazy = array.read_lazily(0..array.len())?;
+        let sum: u64 = (0..array.len()).step_by(512).map(|at| lazy[at]).sum();
+        drop(lazy);
+        drop(array.read(0..array.len())?);
+        job.reduce(sum, oikaze::ReduceOp::Sum)?;
+        for lock in 0..u64::from(NODES) {
+            let held = job.lock(lock)?;
+            array.write(lock as usize..lock as usize + 1)?[0] += 1;
+            held.release()?;
+        }
+        job.barrier()
+    };
+    loop {
+        let outcome = step();
+        let over = outcome.is_err();
+        witness.ended("a step together", outcome, nothing_else);
+        if over {
+            return;
+        }
+    }
+}
+
+/// Read what one peer sends until it says farewell, or is lost.
+fn read(job: &Job, from: &Peer, witness: &Witness) {
+    loop {
+        match job.receive(Some(from.rank()), Some(PATIENCE)) {
+            Ok(message) if message.tag == FAREWELL => return,
+            Ok(_) => {}
+            Err(error) => return witness.ended("receiving", Err::<(), _>(error), nothing_else),
+        }
+    }
+}

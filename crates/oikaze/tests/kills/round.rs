@@ -1,0 +1,235 @@
+//! One try: a job of real processes, one of them killed, the others watched until they end.
+
+use oikaze::job::environment::{Place, new_incarnation, to_variables};
+use oikaze::job::store::Server;
+use oikaze::job::{Secret, Settings};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Set in a process that is a node of the job.
+pub const ROLE: &str = "OIKAZE_TEST_ROLE";
+/// What a line that is meant for the parent begins with.
+pub const MARK: &str = "kills: ";
+
+pub const NODES: u32 = 3;
+const FAILURE_TIME: Duration = Duration::from_millis(500);
+/// Beyond it something hangs.
+const HANG: Duration = Duration::from_secs(40);
+
+/// How the nodes reach one another. Both: two of them share memory, the third is reached over the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    Rings,
+    Network,
+    Both,
+}
+
+impl Transport {
+    /// How long it takes at most until a death can be known: the kernel tells neighbours, over the network silence does.
+    pub fn known_within(self) -> Duration {
+        if self == Transport::Rings { Duration::ZERO } else { FAILURE_TIME }
+    }
+}
+
+/// What is tried.
+#[derive(Debug)]
+pub struct Round {
+    number: u64,
+    pub transport: Transport,
+    victim: u32,
+    /// Killed so long after its start; or else after all have begun their operations.
+    early: bool,
+    delay: Duration,
+}
+
+/// splitmix64, so that a failing round can be told by its number.
+pub fn random(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Round {
+    pub fn of(number: u64) -> Self {
+        let early = number % 8 == 7;
+        let within = Duration::from_millis(if early { 60 } else { 25 });
+        Self {
+            number,
+            transport: [Transport::Rings, Transport::Network, Transport::Rings, Transport::Both][number as usize % 4],
+            victim: (random(number) % u64::from(NODES)) as u32,
+            early,
+            delay: within.mul_f64((random(number ^ 1 << 40) % 1000) as f64 / 1000.0),
+        }
+    }
+
+    /// Play it: how long after the kill the last operation ended that waited for the victim; nothing if it was killed before it had joined.
+    pub fn run(&self) -> Option<Duration> {
+        let doors = Directory::new(self.number);
+        let mut job = Running::start(self, &doors.0);
+        if !self.early {
+            job.hear_all("ready", None);
+            assert_eq!(doors.sockets(), 0, "who has met needs no socket to be called at");
+        }
+        // Not to wait for anything: any point will do, and the clock finds one.
+        std::thread::sleep(self.delay);
+        let killed = job.kill(self.victim);
+        job.hear_all("over", Some(self.victim));
+        let last = job.told.iter().filter(|(_, _, line)| line.starts_with("over")).map(|(_, at, _)| *at - killed).max();
+        if !self.early {
+            let lost = format!("over: {:b}", 1 << self.victim);
+            let each = job.told.iter().filter(|(.., line)| line.starts_with("over")).all(|(.., line)| *line == lost);
+            assert!(each, "{}", job.account("others than the victim were lost"));
+        }
+        job.end(self.victim);
+        let left = doors.sockets();
+        assert!(left <= usize::from(self.early), "{left} sockets are left in the job's directory: {self:?}");
+        last.filter(|_| !self.early)
+    }
+}
+
+/// Where nodes can be called at; removed with the round.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(number: u64) -> Self {
+        let path = std::env::temp_dir().join(format!("oikaze-kills-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn sockets(&self) -> usize {
+        std::fs::read_dir(&self.0).unwrap().count()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A line of a node; none: its output has ended.
+type Told = (u32, Instant, Option<String>);
+
+struct Running {
+    what: String,
+    nodes: Vec<Child>,
+    server: Server,
+    inbox: Receiver<Told>,
+    told: Vec<(u32, Instant, String)>,
+}
+
+impl Running {
+    fn start(round: &Round, doors: &Path) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let secret = Secret::random().unwrap();
+        let server = Server::start(listener, NODES, secret.clone()).unwrap();
+        let (sender, inbox) = channel();
+        let nodes = (0..NODES).map(|rank| {
+            let store = format!("127.0.0.1:{}", server.port());
+            let (secret, incarnation) = (secret.clone(), new_incarnation());
+            let place = Place { store, rank, size: NODES, local_rank: rank, local_size: NODES, secret, incarnation };
+            let settings = Settings { failure_time: Some(FAILURE_TIME), ..Settings::default() };
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "plays_its_role", "--nocapture"]).envs(to_variables(&place, &settings));
+            command.env(ROLE, "node").env("OIKAZE_SHM_DIR", doors);
+            // The victim is reached over the network by one of the others, or by both.
+            let apart = (round.victim + 1 + (round.number / 4) as u32 % 2) % NODES;
+            if round.transport == Transport::Network || round.transport == Transport::Both && rank == apart {
+                command.env("OIKAZE_WITHOUT", "shm");
+            }
+            let mut node = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            listen(rank, node.stdout.take().unwrap(), sender.clone(), MARK);
+            listen(rank, node.stderr.take().unwrap(), sender.clone(), "");
+            node
+        });
+        Self { what: format!("{round:?}"), nodes: nodes.collect(), server, inbox, told: Vec::new() }
+    }
+
+    fn kill(&mut self, victim: u32) -> Instant {
+        let killed = Instant::now();
+        let node = &mut self.nodes[victim as usize];
+        node.kill().unwrap();
+        node.wait().unwrap();
+        // What a launcher does.
+        self.server.abort(&format!("node {victim} was killed by signal 9 (SIGKILL)"));
+        killed
+    }
+
+    /// Wait until every node but one has said this.
+    fn hear_all(&mut self, word: &str, but: Option<u32>) {
+        let deadline = Instant::now() + HANG;
+        let silent = |told: &[(u32, Instant, String)]| {
+            let said = |rank: u32| told.iter().any(|(from, _, line)| *from == rank && line.starts_with(word));
+            (0..NODES).any(|rank| Some(rank) != but && !said(rank))
+        };
+        while silent(&self.told) {
+            self.hear(deadline, word);
+        }
+    }
+
+    fn hear(&mut self, deadline: Instant, for_what: &str) {
+        match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((rank, at, Some(line))) => {
+                let wrong = line.starts_with("wrong");
+                self.told.push((rank, at, line));
+                assert!(!wrong, "{}", self.account("something ended as it should not"));
+            }
+            Ok((_, _, None)) => {}
+            Err(_) => panic!("{}", self.account(&format!("not all have said \"{for_what}\""))),
+        }
+    }
+
+    /// Let the survivors go, and see that they do.
+    fn end(mut self, victim: u32) {
+        for node in &mut self.nodes {
+            drop(node.stdin.take());
+        }
+        // The outputs close when the processes end, with all that they may have started.
+        let deadline = Instant::now() + HANG;
+        loop {
+            match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok((rank, at, line)) => self.told.extend(line.map(|line| (rank, at, line))),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("{}", self.account("not all have ended")),
+            }
+        }
+        for rank in (0..NODES).filter(|rank| *rank != victim) {
+            let status = self.nodes[rank as usize].wait().unwrap();
+            assert!(status.success(), "{}", self.account(&format!("node {rank}: {status:?}")));
+        }
+    }
+
+    fn account(&self, why: &str) -> String {
+        let lines: Vec<String> = self.told.iter().map(|(rank, _, line)| format!("[{rank}] {line}")).collect();
+        format!("{}: {why}\n{}", self.what, lines.join("\n"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+/// Pass on what a node says that begins so.
+fn listen(rank: u32, output: impl Read + Send + 'static, to: Sender<Told>, mark: &'static str) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // The test harness writes before it, on the same line.
+            let said = line.find(mark).map(|at| line[at + mark.len()..].to_owned());
+            if said.is_some_and(|said| to.send((rank, Instant::now(), Some(said))).is_err()) {
+                return;
+            }
+        }
+        let _ = to.send((rank, Instant::now(), None));
+    });
+}
