@@ -35,7 +35,7 @@ pub const ACK_RANGES_MAX: usize = 32;
 /// Acknowledgements in one datagram: one a lane.
 pub const ACKS_A_DATAGRAM: usize = 2;
 /// Refusals told in one acknowledgement.
-pub const REFUSALS_MAX: usize = 8;
+pub const REFUSALS_MAX: usize = 32;
 /// A peer from which nothing is heard for this long is dead, unless the job says otherwise.
 pub const FAILURE_TIME: Duration = Duration::from_secs(5);
 /// How long a peer that was never heard of is called.

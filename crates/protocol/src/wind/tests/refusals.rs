@@ -48,3 +48,27 @@ fn refusals_both_ways_cost_little_more_than_one_way() {
         }
     }
 }
+
+/// WIND-4.6: what a whole datagram of messages causes is told in a few round trips: nothing else is taken in meanwhile.
+#[test]
+fn a_burst_of_refusals_takes_few_round_trips() {
+    const BURST: u64 = 256;
+    let mut world = World::established(Settings::default(), Faults::default(), 1);
+    world.run(World::is_idle);
+    world.stride = Duration::from_micros(10);
+    let mut refuse = |ids: core::ops::Range<u64>| {
+        let begun = world.now;
+        for id in ids {
+            let head = Words { id, refuse: true, place: false }.head(0);
+            let class = Class::Unordered;
+            let message = Message { class, urgent: false, credited: false, head, body: Body::Empty, token: Token(id) };
+            world.nodes[0].connection.post(world.now, message).unwrap();
+        }
+        world.run(World::is_idle);
+        world.now - begun
+    };
+    let one = refuse(0..1);
+    let all = refuse(1..1 + BURST);
+    std::eprintln!("one refusal {one:?}, {BURST} of them {all:?}");
+    assert!(all <= one * (BURST / 8) as u32, "one refusal {one:?}, {BURST} of them {all:?}");
+}
