@@ -218,11 +218,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         neighbour.into_unsettled().collect()
     }
 
-    /// Put in what waited for room, and wake those who sleep and have something to see.
+    /// Put in what waited for room, and wake those who sleep and have something to see. Can more be answered now?
     #[inline]
-    pub(super) fn stir_neighbours(&mut self) {
+    pub(super) fn stir_neighbours(&mut self) -> bool {
         self.serve_swaps();
-        let mut at = 0;
+        let (mut at, mut asked) = (0, false);
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
             let Self { peers, memory, .. } = self;
@@ -230,10 +230,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
             super::mapping::hand_over(neighbour, memory);
             neighbour.pump(memory);
             neighbour.wake_if_stirred();
+            asked |= neighbour.is_asked();
             while let Some(token) = self.next_lost(rank) {
                 self.lost(rank, token);
             }
         }
+        asked
     }
 
     fn next_lost(&mut self, rank: Rank) -> Option<Token> {

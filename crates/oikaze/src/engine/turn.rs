@@ -92,7 +92,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (sent, cut) = self.send_due(now);
         let smaller = self.heed_refused_sizes(now);
         self.end_broken();
-        self.stir_neighbours();
+        let asked = self.stir_neighbours();
         let late = self.peers.heed_beside(now);
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
         let begun = self.settle_events();

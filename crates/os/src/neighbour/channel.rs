@@ -249,6 +249,10 @@ impl Reader {
             if word == 0 {
                 return Ok(None);
             }
+            if self.head - self.told >= RING as u64 {
+                // It was written where nobody has said that there is room.
+                return Err(Damaged);
+            }
             let heading = Heading::decode(word, RING - offset(self.head))?;
             if heading.kind != Kind::Skip {
                 return Ok(Some(heading));

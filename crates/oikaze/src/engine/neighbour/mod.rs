@@ -170,7 +170,7 @@ impl Neighbour {
 
     /// The number of an exchange that it asks for.
     pub fn next_swap(&mut self) -> Option<u64> {
-        self.incoming.swaps.pop_front()
+        if self.outgoing.may_tell() { self.incoming.swaps.pop_front() } else { None }
     }
 
     /// The number of an exchange that was asked of it, and whether it was done.
@@ -178,12 +178,13 @@ impl Neighbour {
         self.incoming.swapped.pop_front()
     }
 
+    /// Can a question be answered?
     pub fn is_asked(&self) -> bool {
-        !self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty()
+        (!self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty()) && self.outgoing.may_tell()
     }
 
     pub fn next_asked(&mut self) -> Option<u64> {
-        self.incoming.asked.pop_front()
+        if self.outgoing.may_tell() { self.incoming.asked.pop_front() } else { None }
     }
 
     pub fn next_given(&mut self) -> Option<Given> {

@@ -7,7 +7,7 @@
 use super::Settled;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Part, Writer};
-use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
+use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::read_rows;
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Rows, Token};
@@ -290,6 +290,11 @@ impl Outgoing {
             self.credit.outstanding = self.credit.outstanding.saturating_sub(first.charge);
         }
         Ok(Some((first.token, refusal.map_or(Ok(()), Err))))
+    }
+
+    /// May more be said about regions? Not while the neighbour reads nothing of it.
+    pub fn may_tell(&self) -> bool {
+        self.told.len() < GRANTS
     }
 
     /// Say something about the region with this key.

@@ -301,6 +301,55 @@ fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
     assert_eq!(long.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
 }
 
+/// MEM-16.2: who asks for ever and never reads an answer does not fill this node's memory.
+#[test]
+fn questions_whose_answers_are_not_read_are_bounded() {
+    let (mut a, mut hostile) = facing_a_hostile_one();
+    let mut now = Time(1);
+    let mut death = None;
+    // An answer takes a record, too: two rings full of them, and as many as may wait.
+    for _ in 0..4 * RING_BYTES / RECORD_STEP {
+        let ask = hostile.outward.put(Heading::plain(Kind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
+        now = step(now);
+        a.turn(now);
+        death = death.or(a.engine.take_death());
+        if ask.is_err() || death.is_some() {
+            break;
+        }
+    }
+    assert_eq!(death, Some((1, Death::Damaged)));
+}
+
+/// MEM-18.1: questions that come while the ring has no room for answers are answered when it has.
+#[test]
+fn questions_are_answered_when_there_is_room() {
+    let (mut a, mut hostile) = facing_a_hostile_one();
+    let long = a.ask(send(Class::Ordered, 1, Body::Inline(vec![1; 2 * RING_BYTES])));
+    a.turn(Time(1));
+    const ASKED: u64 = 1000;
+    for key in 0..ASKED {
+        put(&mut hostile, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
+    }
+    let (mut now, mut answered) = (Time(1), Vec::new());
+    while answered.len() < ASKED as usize {
+        now = step(now);
+        a.turn(now);
+        while let Some(heading) = hostile.inward.peek().unwrap() {
+            if heading.kind == Kind::Given {
+                let mut key = [0; 8];
+                hostile.inward.read(0, &mut key);
+                answered.push(u64::from_le_bytes(key));
+            }
+            let end = hostile.inward.pass(heading);
+            hostile.inward.settle(end);
+        }
+        assert!(now < Time(1_000_000_000), "{} of {ASKED} are answered", answered.len());
+    }
+    assert_eq!(answered, (0..ASKED).collect::<Vec<_>>());
+    a.turn(step(now));
+    assert!(long.is_done());
+}
+
 /// MEM-16.6: what was taken back or read has given its credit back, to the byte.
 #[test]
 fn all_credit_may_be_used_again_and_again() {

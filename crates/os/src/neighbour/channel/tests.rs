@@ -116,3 +116,21 @@ fn a_position_that_cannot_be_is_not_believed() {
     memory.store(SETTLED, 0, Ordering::Relaxed);
     assert_eq!(writer.settled(), Err(Damaged), "it went back");
 }
+
+/// MEM-16.2, MEM-16.4: a writer that goes on where it has no room would be read for ever, with more refusals kept than a ring holds messages.
+#[test]
+fn a_writer_that_overruns_what_is_not_settled_is_not_believed() {
+    let memory = memory();
+    let mut reader = Reader::new(memory.clone());
+    let record = Heading::plain(Kind::Withdrawn, 0);
+    let mut read = 0;
+    while read <= 2 * RING {
+        memory.store(place(reader.position()), record.encode(), Ordering::Relaxed);
+        match reader.peek() {
+            Ok(Some(heading)) => read += (reader.pass(heading) - read as u64) as usize,
+            Ok(None) => panic!("it stands there"),
+            Err(Damaged) => break,
+        }
+    }
+    assert_eq!(read, RING, "a whole ring that is not settled, and no more");
+}
