@@ -59,6 +59,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::Flush { peer } => self.flush_operations(peer, completion),
             Request::Map { at, key } => self.ask_for_memory(at, key, completion),
             Request::Swap(swap) => self.ask_to_swap(*swap, completion),
+            Request::Consumed { from, messages, bytes } if from == self.me => self.to_self.consumed(messages, bytes),
             Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
                     peer.consumed(messages, bytes);
@@ -159,11 +160,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let posted = if let Some(Peer { neighbour: Some(neighbour), .. }) = peers.get_mut(to) {
             // What goes through a ring is copied when it is put in.
             neighbour.post(message, memory)
+        } else if to == self.me {
+            self.to_self.post(message)
         } else {
-            if to == self.me {
-                self.to_self.queue.push_back(message);
-                return;
-            }
             let nodes = self.nodes;
             let Some(peer) = self.peers.touch(to) else {
                 return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
@@ -243,7 +242,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn is_full(&self, to: Rank) -> bool {
-        self.peer(to).is_some_and(Peer::is_full)
+        if to == self.me { self.to_self.is_full() } else { self.peer(to).is_some_and(Peer::is_full) }
     }
 
     fn post_or_hold(&mut self, to: Rank, message: Message) {

@@ -1,11 +1,15 @@
 //! Messages to our own rank: delivered without the network, in order, in the stage that posts replies.
+//!
+//! The user's take of this node's credit, as any peer's do (MEM-8.1): else a program that sends to itself and does not read would fill its
+//! memory. What needs none passes those that wait for it, as in a ring (MEM-16.3).
 
 use super::upward::Upward;
 use super::{Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT};
 use oikaze_protocol::rma::{Memory, read_rows};
-use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Rows, Token, Upper};
+use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, PostError, Refusal, Rows, Token, Upper};
 use std::collections::VecDeque;
 
 /// Bytes of rows to ourselves that are packed at a time.
@@ -14,7 +18,12 @@ const PIECE_TO_SELF: usize = 64 << 10;
 /// Those that wait.
 #[derive(Default)]
 pub(super) struct ToSelf {
-    pub queue: VecDeque<Message>,
+    /// To be looked at, in their order.
+    queue: VecDeque<Message>,
+    /// They wait for credit, or behind one that does.
+    held: VecDeque<Message>,
+    /// Credit taken and not given back.
+    charged: u64,
     number: u64,
 }
 
@@ -23,15 +32,62 @@ impl ToSelf {
         !self.queue.is_empty()
     }
 
+    /// As of a connection: would [`ToSelf::post`] answer [`PostError::Full`]?
+    pub fn is_full(&self) -> bool {
+        self.queue.len() + self.held.len() >= MESSAGES_IN_FLIGHT
+    }
+
+    pub fn post(&mut self, message: Message) -> Result<(), PostError> {
+        if charge_of(&message) > CREDIT {
+            return Err(PostError::NoRoom);
+        }
+        if self.is_full() {
+            return Err(PostError::Full);
+        }
+        self.queue.push_back(message);
+        Ok(())
+    }
+
+    /// The next that may be delivered.
+    fn next(&mut self) -> Option<Message> {
+        while let Some(message) = self.queue.pop_front() {
+            let passes = message.class == Class::Unordered && !message.credited;
+            let charge = charge_of(&message);
+            if passes || (self.held.is_empty() && self.charged + charge <= CREDIT) {
+                self.charged += charge;
+                return Some(message);
+            }
+            self.held.push_back(message);
+        }
+        None
+    }
+
+    /// The user has read so much.
+    pub fn consumed(&mut self, messages: u64, bytes: u64) {
+        self.give_back(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes));
+        self.held.append(&mut self.queue);
+        std::mem::swap(&mut self.held, &mut self.queue);
+    }
+
+    fn give_back(&mut self, charge: u64) {
+        self.charged = self.charged.saturating_sub(charge);
+    }
+
     pub fn forget(&mut self, forgotten: &impl Fn(Token) -> bool) {
         self.queue.retain(|message| !forgotten(message.token));
+        self.held.retain(|message| !forgotten(message.token));
     }
+}
+
+fn charge_of(message: &Message) -> u64 {
+    if message.credited { message.body.len().saturating_add(CREDIT_OVERHEAD) } else { 0 }
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Deliver one message to ourselves, if there is one.
     pub(super) fn deliver_to_self(&mut self) -> bool {
-        let Some(message) = self.to_self.queue.pop_front() else { return false };
+        let Some(message) = self.to_self.next() else { return false };
+        let charge = charge_of(&message);
         let number = self.to_self.number;
         self.to_self.number += 1;
         let body = match message.body {
@@ -40,6 +96,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 let mut bytes = vec![0; usize::try_from(segment.len).unwrap_or(0)];
                 if !self.memory.read(segment.region, segment.offset, &mut bytes) {
                     let me = self.me;
+                    self.to_self.give_back(charge);
                     self.fail(me, message.token, Failure::Cancelled);
                     return true;
                 }
@@ -62,7 +119,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 let Message { class, urgent, credited, head, token, .. } = message;
                 self.returned(me, Message { class, urgent, credited, head, body, token });
             }
-            Err(refusal) => self.refused(message.token, refusal),
+            Err(refusal) => {
+                // Nobody reads what was refused.
+                self.to_self.give_back(charge);
+                self.refused(message.token, refusal);
+            }
         }
         true
     }
@@ -101,5 +162,68 @@ impl<L: Link, P: Pages> Engine<L, P> {
             upper.place(*me, number, start, bytes);
         }
         upper.deliver(*me, number, class, head, Delivered::Placed(rows.len())).map(|()| true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Node, pair};
+    use super::super::{Completion, Failure, Request, Value};
+    use oikaze_os::memory::Region;
+    use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT};
+    use oikaze_protocol::rma::{Rights, RmaError};
+    use oikaze_protocol::wind::{Body, Class, Refusal};
+    use std::sync::Arc;
+
+    const EACH: usize = 1 << 20;
+
+    fn send(node: &Node, class: Class, tag: u64, bytes: usize) -> Arc<Completion> {
+        node.ask(Request::Send { to: 0, class, tag, body: Body::Inline(vec![1; bytes]) })
+    }
+
+    /// MEM-8.1: a program that sends to itself and does not read does not fill its memory; what it reads makes room.
+    #[test]
+    fn messages_to_oneself_wait_for_credit() {
+        let (mut node, _, now) = pair();
+        let classes = [Class::Ordered, Class::Unordered, Class::Sync];
+        let sent: Vec<_> = (0..60).map(|tag| send(&node, classes[tag % 3], tag as u64, EACH)).collect();
+        node.turn(now);
+        let done = || sent.iter().filter(|one| one.is_done()).count();
+        let fits = (CREDIT / EACH as u64) as usize - 1;
+        assert_eq!(done(), fits, "as many as there is credit for");
+        // What takes no credit is not held up.
+        let region = Region::zeroed(64).unwrap();
+        let there = node.engine.memory().insert(region, Rights::ALL).unwrap();
+        let put = node.ask(Request::Put { to: 0, key: there.key, offset: 0, body: Body::copy_of(&[1; 8]), signal: None });
+        node.turn(now);
+        assert_eq!(put.outcome(), Some(Ok(Value::Done)));
+        // One that is cancelled while it waits is not delivered.
+        let _ = node.ask(Request::Cancel { completion: Arc::clone(&sent[40]) });
+        let mut tags = Vec::new();
+        while tags.len() < 59 {
+            node.turn(now);
+            let arrived = node.engine.take_arrived().expect("what is read makes room");
+            tags.push(arrived.tag);
+            let _ = node.ask(Request::Consumed { from: 0, messages: 1, bytes: arrived.body.len() as u64 });
+            assert!(done() <= tags.len() + fits + 1);
+        }
+        assert_eq!(tags, (0..60).filter(|tag| *tag != 40).collect::<Vec<_>>());
+        assert_eq!(sent[40].outcome(), Some(Err(Failure::Cancelled)));
+    }
+
+    /// As over the network: WIND-6.4, WIND-6.3.
+    #[test]
+    fn what_can_never_be_taken_fails_at_once() {
+        let (mut node, _, now) = pair();
+        let long = send(&node, Class::Ordered, 0, CREDIT as usize);
+        node.turn(now);
+        assert_eq!(long.outcome(), Some(Err(Failure::Remote(RmaError::Refused(Refusal::NoRoom)))));
+        let read = send(&node, Class::Ordered, 0, CREDIT as usize - 1000);
+        let waiting: Vec<_> = (0..MESSAGES_IN_FLIGHT + 10).map(|_| send(&node, Class::Ordered, 1, 1000)).collect();
+        node.turn(now);
+        assert!(read.is_done());
+        let too_many = |one: &&Arc<Completion>| one.outcome() == Some(Err(Failure::TooMany { peer: 0 }));
+        assert_eq!(waiting.iter().filter(too_many).count(), 10);
+        assert_eq!(waiting.iter().filter(|one| one.is_done()).count(), 10);
     }
 }

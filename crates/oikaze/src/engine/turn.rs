@@ -101,7 +101,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
         // A link without room says itself when to try again, if it can.
         let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
-        self.more = owed || late || begun || unposted || cut || smaller || stopped || !self.submissions.is_empty();
+        self.more = owed || late || asked || begun || unposted || cut || smaller || stopped || !self.submissions.is_empty();
         Work { received, sent, settled: self.take_news(), more: self.more }
     }
 
