@@ -23,8 +23,8 @@ pub(super) struct Order {
     /// What the fences of each peer hold back, where one has not been passed. The first of each is a fence.
     fences: BTreeMap<Rank, VecDeque<Held>>,
     flushes: Vec<Flush>,
-    /// A fence was passed, and the connection had no room for all that it had held.
-    no_room: bool,
+    /// Their fences were passed, and the connection had no room for all that they had held.
+    no_room: Vec<Rank>,
 }
 
 enum Held {
@@ -35,7 +35,8 @@ enum Held {
 
 struct Flush {
     completion: Arc<Completion>,
-    left: Vec<(Rank, u32)>,
+    /// The epochs that have not ended.
+    left: BTreeMap<Rank, u32>,
 }
 
 impl Order {
@@ -88,7 +89,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let left = self.close_epochs(peer);
         match completion {
             Some(completion) if !left.is_empty() && !planted(Bug::EndFlushEarly) => {
-                self.order.flushes.push(Flush { completion, left })
+                self.order.flushes.push(Flush { completion, left: left.into_iter().collect() });
             }
             completion => self.settle_now(completion, Ok(Value::Done)),
         }
@@ -101,22 +102,31 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Operations have ended, well or not (MEM-15.2): begin what fences held back for them, and tell who waits for them. Was anything begun?
+    /// Only peers of which something has ended are looked at, however many others have fences.
     pub(super) fn heed_ended(&mut self) -> bool {
-        if !self.operations.outstanding.take_drained() && !self.order.no_room {
+        let mut peers = self.operations.outstanding.take_drained();
+        peers.append(&mut self.order.no_room);
+        if peers.is_empty() {
             return false;
         }
+        peers.sort_unstable();
+        peers.dedup();
         let mut begun = false;
-        let mut fences = std::mem::take(&mut self.order.fences);
-        self.order.no_room = false;
-        fences.retain(|&peer, queue| {
-            begun |= self.pass(peer, queue);
-            !queue.is_empty()
-        });
-        self.order.fences = fences;
+        for &peer in &peers {
+            let Some(mut queue) = self.order.fences.remove(&peer) else { continue };
+            begun |= self.pass(peer, &mut queue);
+            if !queue.is_empty() {
+                self.order.fences.insert(peer, queue);
+            }
+        }
         let outstanding = &self.operations.outstanding;
         let mut told = 0;
         self.order.flushes.retain_mut(|flush| {
-            flush.left.retain(|(peer, epoch)| !outstanding.has_ended(*peer, *epoch));
+            for peer in &peers {
+                if flush.left.get(peer).is_some_and(|epoch| outstanding.has_ended(*peer, *epoch)) {
+                    flush.left.remove(peer);
+                }
+            }
             if flush.left.is_empty() {
                 flush.completion.settle(Ok(Value::Done));
                 told += 1;
@@ -138,7 +148,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     begun = true;
                 }
                 held => {
-                    self.order.no_room |= matches!(held, Held::Request(..));
+                    if matches!(held, Held::Request(..)) {
+                        self.order.no_room.push(peer);
+                    }
                     queue.push_front(held);
                     break;
                 }

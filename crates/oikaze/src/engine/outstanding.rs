@@ -11,8 +11,8 @@ use std::ops::Range;
 #[derive(Default)]
 pub(super) struct Outstanding {
     peers: Vec<Epochs>,
-    /// An epoch that was closed has ended since this was asked last.
-    drained: bool,
+    /// Of these an epoch that was closed has ended since this was asked last.
+    drained: Vec<Rank>,
 }
 
 #[derive(Default)]
@@ -35,8 +35,9 @@ impl Outstanding {
 
     /// An operation of that epoch has ended.
     pub fn end(&mut self, peer: Rank, epoch: u32) {
-        if let Some(epochs) = self.peers.get_mut(peer as usize) {
-            self.drained |= epochs.end(epoch);
+        let ended = self.peers.get_mut(peer as usize).is_some_and(|epochs| epochs.end(epoch));
+        if ended && self.drained.last() != Some(&peer) {
+            self.drained.push(peer);
         }
     }
 
@@ -56,8 +57,8 @@ impl Outstanding {
         0..Rank::try_from(self.peers.len()).unwrap_or(Rank::MAX)
     }
 
-    /// Has an epoch that was closed ended since this was asked last?
-    pub fn take_drained(&mut self) -> bool {
+    /// Peers of which an epoch that was closed has ended since this was asked last; some of them twice, perhaps.
+    pub fn take_drained(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.drained)
     }
 }
@@ -135,7 +136,9 @@ mod tests {
                             ended |= is_over;
                             !is_over
                         });
-                        assert!(!ended || outstanding.take_drained(), "{seed}: it is told");
+                        let told = outstanding.take_drained();
+                        assert!(!ended || told == [peer], "{seed}: it is told");
+                        assert!(told.iter().all(|told| *told == peer), "{seed}: of others nothing is");
                     }
                     _ => match outstanding.close(peer) {
                         Some(epoch) => fences.push((peer, step, epoch)),
