@@ -17,6 +17,9 @@ pub struct Settings {
     /// Nodes killed at random points, with operations of every kind under way to them; and a fifth as many of a running program.
     #[arg(long, default_value_t = 1_000)]
     kills: u32,
+    /// Neighbours gone mad, who alter the memory that they share with a node.
+    #[arg(long, default_value_t = 100_000)]
+    hostile: u64,
     /// Registrations that begin and end while a peer writes.
     #[arg(long, default_value_t = 1_000_000)]
     registrations: u64,
@@ -32,15 +35,16 @@ pub struct Settings {
 pub fn run(settings: &Settings) -> Result<(), String> {
     test::model(&["all_classes_for_long"]).run()?;
     test::simulate("release", settings.first, settings.seeds)?;
-    real("oikaze", "kills", "OIKAZE_KILLS", settings.kills.into())?;
-    real("oikaze-apps", "kill", "OIKAZE_KILLS", u64::from(settings.kills).div_ceil(5))?;
-    real("oikaze", "registrations", "OIKAZE_REGISTRATIONS", settings.registrations)?;
+    often("oikaze", &["--test", "kills"], "OIKAZE_KILLS", settings.kills.into())?;
+    often("oikaze-apps", &["--test", "kill"], "OIKAZE_KILLS", u64::from(settings.kills).div_ceil(5))?;
+    often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
+    often("oikaze", &["--lib", "neighbour::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
 }
 
-/// A test with real processes, so many times as often as its variable says; it tells how far it is.
-fn real(package: &str, test: &str, variable: &str, count: u64) -> Result<(), String> {
-    println!("{package}, {test}: {count}");
-    let command = cargo(&["test", "--release", "-p", package, "--test", test, "--", "--nocapture", "--test-threads=1"]);
+/// Tests that do something as often as a variable says, and tell how far they are.
+fn often(package: &str, tests: &[&str], variable: &str, count: u64) -> Result<(), String> {
+    println!("{package} {}: {count}", tests.join(" "));
+    let command = cargo(&["test", "--release", "-p", package]).args(tests).args(["--", "--nocapture", "--test-threads=1"]);
     command.env(variable, count.to_string()).run()
 }

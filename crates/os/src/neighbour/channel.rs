@@ -249,7 +249,7 @@ impl Reader {
             if word == 0 {
                 return Ok(None);
             }
-            if self.head - self.told >= RING as u64 {
+            if self.head.saturating_sub(self.told) >= RING as u64 {
                 // It was written where nobody has said that there is room.
                 return Err(Damaged);
             }

@@ -1,6 +1,8 @@
 //! A peer on the same machine: its messages go through rings in shared memory, with the same heads and bodies as over Wind, and the same is
 //! said of what became of them (spec/memory.md, MEM-16). The connection beside it stays: for its signs of life, and its goodbye.
 
+#[cfg(test)]
+mod hostile;
 mod incoming;
 mod outgoing;
 #[cfg(test)]

@@ -283,8 +283,10 @@ impl Outgoing {
 
     pub fn next_settled(&mut self, writer: &mut Writer) -> Result<Option<Settled>, Damaged> {
         let settled = writer.settled()?;
-        let Some(first) = self.unsettled.pop_front_if(|first| first.end <= settled) else { return Ok(None) };
-        let refusal = writer.refusal(first.end)?;
+        let Some(end) = self.unsettled.front().map(|first| first.end).filter(|end| *end <= settled) else { return Ok(None) };
+        // What is said of it may make no sense: then it is one of those that end with the pair.
+        let refusal = writer.refusal(end)?;
+        let Some(first) = self.unsettled.pop_front() else { return Ok(None) };
         if refusal.is_some() {
             // Nobody reads what was refused.
             self.credit.outstanding = self.credit.outstanding.saturating_sub(first.charge);

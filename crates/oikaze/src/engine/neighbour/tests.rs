@@ -223,7 +223,7 @@ fn a_goodbye_is_no_loss() {
 }
 
 /// A node with one neighbour, whose side of the rings the test writes: its memory, but another line.
-fn facing_a_hostile_one() -> (Node, Pair) {
+pub(super) fn facing_a_hostile_one() -> (Node, Pair) {
     let memory = shared_memory().unwrap();
     let (one, other) = Pair::both().unwrap();
     let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
@@ -251,7 +251,7 @@ fn begin(pair: &mut Pair, len: u64) {
 /// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
 #[test]
 fn a_damaged_ring_ends_its_pair() {
-    let strange: [&dyn Fn(&mut Pair); 7] = [
+    let strange: [&dyn Fn(&mut Pair); 8] = [
         &|pair| put(pair, Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]),
         &|pair| put(pair, Heading::plain(Kind::Withdrawn, 0), &[]),
         &|pair| {
@@ -262,6 +262,13 @@ fn a_damaged_ring_ends_its_pair() {
         &|pair| put(pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]),
         // It has read what was never written.
         &|pair| pair.inward.settle(1 << 40),
+        // It has taken a message, and refused one that there never was: what becomes of the first is not forgotten.
+        &|pair| {
+            let heading = pair.inward.peek().unwrap().unwrap();
+            let end = pair.inward.pass(heading);
+            pair.inward.refuse(1, Refusal::NoRoom).unwrap();
+            pair.inward.settle(end);
+        },
         // MEM-16.6: more than it may send before it is read, at once and one after another.
         &|pair| begin(pair, CREDIT - CREDIT_OVERHEAD + 1),
         &|pair| {
