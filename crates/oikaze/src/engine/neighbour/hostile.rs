@@ -228,7 +228,11 @@ impl Mad {
             394 => self.pair.inward.settle(random.of(&[64, 1 << 20, u64::MAX])),
             395 => self.put(Heading::plain(Kind::Withdrawn, 0), &[]),
             396 => self.put(Heading::plain(Kind::Goodbye, 0), &[]),
-            _ => {}
+            // Exchanges that it asks for, or says that it has made.
+            _ => {
+                let kind = random.of(&[Kind::Swap, Kind::Swapped]);
+                self.put(Heading { flag: true, ..Heading::plain(kind, 0) }, &[&random.of(&[0u64, 1, 2]).to_le_bytes()]);
+            }
         }
     }
 }
