@@ -139,15 +139,18 @@ impl LocalRegion {
     }
 }
 
-/// Look again and again, for about a microsecond. With pauses between the looks the line changes hands more quickly: who wants to write it is less
-/// often in the way of who reads it.
+/// Look again and again, for about a microsecond.
 fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Looks one after the other, for as long as an answer takes that is under way; then as many with a pause between them, which takes longer
+    /// than a look, but leaves a core that two threads share to the other one.
     const LOOKS: u32 = 64;
-    for _ in 0..LOOKS {
+    for turn in 0..2 * LOOKS {
         if let Some(found) = look() {
             return Some(found);
         }
-        std::hint::spin_loop();
+        if turn >= LOOKS {
+            std::hint::spin_loop();
+        }
     }
     None
 }

@@ -253,6 +253,7 @@ impl Region {
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, lent for reading, or the lending scope has ended.
+    #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.write_from(Side::Program, offset, bytes)
     }
@@ -275,6 +276,7 @@ impl Region {
         })
     }
 
+    #[inline]
     pub(super) fn write_from(&self, side: Side, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.check_writable()?;
         self.reach(side, offset, bytes.len() as u64, |at| {
@@ -305,6 +307,7 @@ impl Region {
     }
 
     /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent) until it returns.
+    #[inline]
     pub(super) fn reach<R>(
         &self,
         side: Side,

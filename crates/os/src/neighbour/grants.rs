@@ -185,7 +185,7 @@ impl Mapped {
         self.cut_off.store(true, Ordering::SeqCst);
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter(&self, right: Rights) -> Option<Inside<'_>> {
         if !self.rights.contains(right) || self.cut_off.load(Ordering::Relaxed) {
             return None;
