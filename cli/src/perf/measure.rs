@@ -11,6 +11,8 @@ pub const COLD: usize = 512 << 20;
 const COLD_FROM: usize = 4096;
 /// Processors fetch cache lines in pairs.
 const LINE: usize = 128;
+/// Messages up to this are sent from wherever they are.
+pub const COPIED: usize = 1024;
 /// A peer that says nothing for so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest operation: two of them fit into the memory.
@@ -87,7 +89,7 @@ impl<'a> Bench<'a> {
             _ => None,
         };
         let flagged = local.slice(0..size.next_multiple_of(8))?;
-        let payload = vec![1; if perf.test == Test::Message && perf.wants(Half::Latency) { size } else { 0 }];
+        let payload = vec![1; if perf.test == Test::Message && (perf.wants(Half::Latency) || size <= COPIED) { size } else { 0 }];
         let clock = (0..1000).map(|_| since(Instant::now())).min().unwrap_or(0);
         Ok(Self { job, perf, local, flagged, pair, payload, clock })
     }

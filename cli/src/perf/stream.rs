@@ -1,7 +1,7 @@
 //! Many operations in flight: bytes and operations a second, and what they cost in processor time.
 
 use super::Test;
-use super::measure::{Bench, PATIENCE, Stream, exchanged};
+use super::measure::{Bench, COPIED, PATIENCE, Stream, exchanged};
 use oikaze::{Combine, Operation, ReduceOp, Result};
 use oikaze_os::cpu::Meter;
 use std::collections::VecDeque;
@@ -62,6 +62,8 @@ impl Bench<'_> {
                 Test::Get => there.get(at as u64, &here),
                 Test::Block => there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?,
                 Test::Accumulate => there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?,
+                // As a program would: what is small is copied anyway.
+                Test::Message if size <= COPIED => peer.send(self.perf.class.class(), turn as u64, &self.payload),
                 Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here.clone()),
                 _ => there.put(at as u64, &here),
             })
