@@ -138,12 +138,13 @@ impl Job {
     /// # Errors
     /// The time limit passed, or the peer is lost and all its messages have been read.
     pub fn receive(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
-        if let Some(arrived) = self.node.take_mail(from) {
+        if let Some(arrived) = self.node.take_mail(from).or_else(|| self.node.take_straight_at_once(from)) {
             return Ok(arrived);
         }
+        let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        let ready = || match self.node.take_mail(from) {
+        let ready = || match next() {
             Some(arrived) => Some(Ok(arrived)),
             None => from.and_then(|peer| Some(Err((peer, self.node.death_of(peer)?)))),
         };

@@ -1,7 +1,7 @@
 //! Waiting for an operation: always on an object, with a time limit if wanted.
 
 use crate::completion::{CompletionQueue, Counter};
-use crate::engine::{Completion, Request, Sink, Value};
+use crate::engine::{Completion, Failure, Request, Sink, Value};
 use crate::node::Node;
 use crate::{Error, Result};
 use oikaze_protocol::Rank;
@@ -135,6 +135,7 @@ pub struct Operation<T> {
 /// How far it is.
 enum State<T> {
     Begun(Begun),
+    InRing(InRing),
     /// Done before the call that began it returned: nothing of it is left to be waited for, counted or explained.
     Done(T),
 }
@@ -155,7 +156,57 @@ impl Begun {
     }
 }
 
+/// A message that was put straight into its receiver's ring (MEM-16.9).
+struct InRing {
+    node: Arc<Node>,
+    /// Where it ends there.
+    position: u64,
+    what: What,
+    limit: Option<Duration>,
+    given_up: AtomicBool,
+}
+
+impl InRing {
+    fn outcome(&self) -> Option<std::result::Result<Value, Failure>> {
+        if self.given_up.load(Ordering::Relaxed) {
+            return Some(Err(Failure::Cancelled));
+        }
+        self.node.passages().of(self.what.peer)?.outcome(self.position)
+    }
+
+    fn wait<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
+        let what = &self.what;
+        let value = self.node.outcome_of(what, || self.outcome(), limit).map_err(|error| error.of_unknown_fate(what.fate()))?;
+        T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
+    }
+
+    /// Nothing of it is read any more here; whether it is taken there, nobody will hear.
+    fn give_up(&self) {
+        if self.outcome().is_none() {
+            self.given_up.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn tell(&self, sink: Box<dyn Sink>) {
+        let completion = Completion::telling(sink);
+        match (self.outcome(), self.node.passages().shared(self.what.peer)) {
+            (None, Some(passage)) => {
+                let (peer, position) = (self.what.peer, self.position);
+                self.node.note(Request::Promise { peer, passage, position, completion });
+            }
+            (outcome, _) => completion.settle(outcome.unwrap_or(Err(Failure::Cancelled))),
+        }
+    }
+}
+
 impl<T: Outcome> Operation<T> {
+    /// A message that was put into its receiver's ring, and ends there at this position.
+    #[inline]
+    pub(crate) fn in_ring(node: &Arc<Node>, position: u64, what: What, limit: Option<Duration>) -> Self {
+        let in_ring = InRing { node: Arc::clone(node), position, what, limit, given_up: AtomicBool::new(false) };
+        Self { state: State::InRing(in_ring), told: AtomicBool::new(false) }
+    }
+
     pub(crate) fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Self {
         let begun = Begun { node: Arc::clone(node), completion, what, limit };
         Self { state: State::Begun(begun), told: AtomicBool::new(false) }
@@ -170,7 +221,11 @@ impl<T: Outcome> Operation<T> {
     /// Is it settled? One load.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.completion().is_none_or(|completion| completion.is_done())
+        match &self.state {
+            State::Begun(begun) => begun.completion.is_done(),
+            State::InRing(in_ring) => in_ring.outcome().is_some(),
+            State::Done(_) => true,
+        }
     }
 
     /// Wait until it is complete: for a put, in the peer's memory and visible there. The job's time limit applies.
@@ -182,6 +237,7 @@ impl<T: Outcome> Operation<T> {
         match &self.state {
             State::Done(outcome) => Ok(*outcome),
             State::Begun(begun) => begun.wait(begun.limit),
+            State::InRing(in_ring) => in_ring.wait(in_ring.limit),
         }
     }
 
@@ -194,6 +250,7 @@ impl<T: Outcome> Operation<T> {
         match &self.state {
             State::Done(outcome) => Ok(*outcome),
             State::Begun(begun) => begun.wait(Some(limit)),
+            State::InRing(in_ring) => in_ring.wait(Some(limit)),
         }
     }
 
@@ -202,6 +259,7 @@ impl<T: Outcome> Operation<T> {
         match &self.state {
             State::Done(outcome) => Ok(*outcome),
             State::Begun(begun) => begun.wait(None),
+            State::InRing(in_ring) => in_ring.wait(None),
         }
     }
 
@@ -220,9 +278,13 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// What failed and why: most often that it was cancelled.
     pub fn cancel(&self) -> Result<T> {
-        if let State::Begun(Begun { node, completion, what, limit }) = &self.state {
-            let asked = node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
-            node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
+        match &self.state {
+            State::Begun(Begun { node, completion, what, limit }) => {
+                let asked = node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
+                node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
+            }
+            State::InRing(in_ring) => in_ring.give_up(),
+            State::Done(_) => {}
         }
         self.wait()
     }
@@ -256,6 +318,7 @@ impl<T: Outcome> Operation<T> {
         if self.told.swap(true, Ordering::Relaxed) {
             let what = match &self.state {
                 State::Begun(begun) => begun.what.to_string(),
+                State::InRing(in_ring) => in_ring.what.to_string(),
                 State::Done(_) => "an operation that is done".to_owned(),
             };
             return Err(Error::invalid(
@@ -267,6 +330,7 @@ impl<T: Outcome> Operation<T> {
             State::Begun(Begun { node, completion, what, .. }) => {
                 node.note(Request::Tell { completion: Arc::clone(completion), sink: sink(what.clone()) });
             }
+            State::InRing(in_ring) => in_ring.tell(sink(in_ring.what.clone())),
             State::Done(outcome) => now(*outcome),
         }
         Ok(())
@@ -277,6 +341,7 @@ impl<T: Outcome> Operation<T> {
     pub fn into_bits(self) -> Operation<u64> {
         let state = match self.state {
             State::Begun(begun) => State::Begun(begun),
+            State::InRing(in_ring) => State::InRing(in_ring),
             State::Done(outcome) => State::Done(outcome.to_bits()),
         };
         Operation { state, told: self.told }
@@ -286,7 +351,7 @@ impl<T: Outcome> Operation<T> {
     pub(crate) fn completion(&self) -> Option<&Arc<Completion>> {
         match &self.state {
             State::Begun(begun) => Some(&begun.completion),
-            State::Done(_) => None,
+            State::InRing(_) | State::Done(_) => None,
         }
     }
 }

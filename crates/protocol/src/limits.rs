@@ -216,6 +216,10 @@ pub const GRANTS: usize = 64;
 pub const RECORDS_A_LOOK: usize = 64;
 /// … and bytes, after which no further one is.
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
+/// Messages that go between a neighbour's ring and its users, past the turns, from one look at all that has arrived to the next.
+pub const STRAIGHT_A_TURN: u32 = 64;
+/// Records taken from one neighbour in a look that comes between such messages.
+pub const RECORDS_BETWEEN: usize = 4;
 /// Looks at what a process has left in its ring after its end (MEM-16.7): each ends with one of these two, the last when nothing is left.
 pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_A_LOOK * RECORD_STEP) + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK) + 1;
 /// Bytes that a node reserves for a message which its neighbour has only announced, and for which no credit was taken.

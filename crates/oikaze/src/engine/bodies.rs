@@ -1,16 +1,18 @@
 //! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as much as receiving them.
 
-use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT};
+use arrayvec::ArrayVec;
+use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT, BODY_SHORT};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A message's body: bytes. Long ones give their memory back when they are dropped, for messages to come.
-#[derive(Default)]
-pub struct Body {
-    bytes: Vec<u8>,
-    home: Option<Arc<Bodies>>,
+/// A message's body: bytes. Long ones give their memory back when they are dropped, for messages to come; short ones have none of their own.
+pub struct Body(Kind);
+
+enum Kind {
+    Short(ArrayVec<u8, BODY_SHORT>),
+    Long { bytes: Vec<u8>, home: Option<Arc<Bodies>> },
 }
 
 /// Buffers that no message has at present, of which the latest were used last.
@@ -27,23 +29,43 @@ struct Kept {
 }
 
 impl Body {
-    /// As a vector, without copying; its memory is the caller's from now on.
+    /// As a vector, without copying if it is long; its memory is the caller's from now on.
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
-        self.home = None;
-        std::mem::take(&mut self.bytes)
+        match &mut self.0 {
+            Kind::Short(bytes) => bytes.to_vec(),
+            Kind::Long { bytes, home } => {
+                *home = None;
+                std::mem::take(bytes)
+            }
+        }
     }
 
     /// What has arrived, in a buffer from [`Bodies::lend`] or any other.
     pub(super) fn new(bytes: Vec<u8>, bodies: &Arc<Bodies>) -> Self {
         let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(bodies));
-        Self { bytes, home }
+        Self(Kind::Long { bytes, home })
+    }
+
+    /// So many bytes, written by `fill`; none if they are not short.
+    #[inline]
+    pub(super) fn short(len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Self> {
+        let mut bytes = ArrayVec::from([0; BODY_SHORT]);
+        fill(bytes.get_mut(..len)?);
+        bytes.truncate(len);
+        Some(Self(Kind::Short(bytes)))
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self(Kind::Short(ArrayVec::new()))
     }
 }
 
 impl From<Vec<u8>> for Body {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes, home: None }
+        Self(Kind::Long { bytes, home: None })
     }
 }
 
@@ -54,9 +76,12 @@ impl From<Body> for Vec<u8> {
 }
 
 impl Drop for Body {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            home.keep(std::mem::take(&mut self.bytes));
+        if let Kind::Long { bytes, home } = &mut self.0
+            && let Some(home) = home.take()
+        {
+            home.keep(std::mem::take(bytes));
         }
     }
 }
@@ -65,7 +90,10 @@ impl Deref for Body {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        match &self.0 {
+            Kind::Short(bytes) => bytes,
+            Kind::Long { bytes, .. } => bytes,
+        }
     }
 }
 
@@ -77,7 +105,10 @@ impl AsRef<[u8]> for Body {
 
 impl Clone for Body {
     fn clone(&self) -> Self {
-        self.bytes.clone().into()
+        match &self.0 {
+            Kind::Short(bytes) => Self(Kind::Short(bytes.clone())),
+            Kind::Long { bytes, .. } => bytes.clone().into(),
+        }
     }
 }
 
@@ -91,7 +122,7 @@ impl Eq for Body {}
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.bytes.fmt(f)
+        (**self).fmt(f)
     }
 }
 

@@ -105,7 +105,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             known.held.clear();
             known.death = Some(death);
         }
-        for token in self.detach_neighbour(peer) {
+        for token in self.detach_neighbour(peer, death) {
             self.lost(peer, token);
         }
         self.deaths.push_back((peer, death));

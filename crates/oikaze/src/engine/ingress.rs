@@ -55,6 +55,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
         let heard = self.hear_neighbours(now);
+        self.straight = 0;
         if self.neighbours.spares_link(now) {
             return heard;
         }

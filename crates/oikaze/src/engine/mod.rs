@@ -31,6 +31,7 @@ mod peers;
 mod priority;
 mod regions;
 pub mod seal;
+mod straight;
 pub mod submission;
 mod submit;
 mod swapping;
@@ -43,6 +44,7 @@ mod upward;
 pub use bodies::Body;
 pub use failure::Failure;
 pub use joined::Joined;
+pub use neighbour::{Passage, Passages};
 pub use operation::{Completion, Outcome, Sink, Value};
 pub use submission::{Keep, Request, Submission};
 pub use submit::tracked;
@@ -161,6 +163,8 @@ pub struct Engine<L, P> {
     looked: Time,
     /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests that were settled at once.
     news: usize,
+    /// Messages that have gone past the turns since one looked for what has arrived.
+    straight: u32,
     /// The last turn left something to do at once.
     more: bool,
     /// The last turn ended when it had news, see [`Engine::turn_for_news`].
@@ -229,6 +233,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             now,
             looked: now,
             news: 0,
+            straight: 0,
             more: false,
             unfinished: false,
             holding: Vec::new(),
@@ -368,6 +373,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn end(&mut self, failure: &Failure) {
         self.ended = Some(failure.clone());
         self.order.end(failure);
+        self.end_straight(failure);
         self.operations.settle_all(failure);
     }
 

@@ -2,16 +2,16 @@
 //!
 //! Receiving never transmits: what is put into a ring, and whom to wake for it, belongs to the stages that post and send.
 
-use super::Engine;
 use super::neighbour::{Handed, Neighbour, Settled};
 use super::swapping::{OFFERS, Offer};
 use super::upward::Upward;
+use super::{Engine, Failure};
 use oikaze_os::hazard::make_fences;
 use oikaze_os::link::Link;
 use oikaze_os::neighbour::{Line, Pair, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{GRANTS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED};
+use oikaze_protocol::limits::{GRANTS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN};
 use oikaze_protocol::neighbour::Damaged;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Token};
@@ -127,7 +127,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let mut upper = Upward { rma, coherence, memory, pages, bodies };
             // Of what has gone into a ring, the sender keeps nothing that it could send again (MEM-1.11).
             upper.memory.wait_for_pages(true);
-            let taken = neighbour.take(rank, &mut upper);
+            let most = if self.straight > 0 { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
+            let taken = neighbour.take(rank, most, &mut upper);
             upper.memory.wait_for_pages(false);
             match taken {
                 Ok(taken) => came += taken,
@@ -136,12 +137,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         while !damaged {
             match self.next_settled(rank) {
-                Ok(Some((token, outcome))) => {
+                Ok(Some(Settled::Message(token, outcome))) => {
                     came += 1;
                     match outcome {
                         Ok(()) => self.acknowledged(token),
                         Err(refusal) => self.refused(token, refusal),
                     }
+                }
+                Ok(Some(Settled::Straight { count, epoch })) => {
+                    came += 1;
+                    self.news += 1;
+                    self.operations.outstanding.end_many(rank, epoch, count);
                 }
                 Ok(None) => break,
                 Err(_) => damaged = true,
@@ -150,6 +156,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.map_given(rank);
         self.take_swapped(rank);
         let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return came };
+        neighbour.keep_promises();
         // Somebody wants memory; or room, or credit, has come for what waits.
         self.more |= neighbour.is_pressed() || neighbour.is_asked();
         if damaged {
@@ -196,16 +203,29 @@ impl<L: Link, P: Pages> Engine<L, P> {
             peer.connection.end(death);
         }
         // What follows from its end is done by the connection's event; that it shares memory is over here and now.
-        for token in self.detach_neighbour(rank) {
+        for token in self.detach_neighbour(rank, death) {
             self.lost(rank, token);
         }
         self.more = true;
     }
 
+    /// Nobody waits for what went straight into a ring any more.
+    pub(super) fn end_straight(&mut self, failure: &Failure) {
+        for rank in self.neighbours.ranks.clone() {
+            if let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) {
+                neighbour.end_straight(failure.clone());
+            }
+        }
+    }
+
     /// Share no memory any more; the messages that are not settled.
-    pub(super) fn detach_neighbour(&mut self, rank: Rank) -> Vec<Token> {
+    pub(super) fn detach_neighbour(&mut self, rank: Rank, death: Death) -> Vec<Token> {
         let Some(peer) = self.peers.get_mut(rank) else { return Vec::new() };
-        let Some(neighbour) = peer.neighbour.take() else { return Vec::new() };
+        let Some(mut neighbour) = peer.neighbour.take() else { return Vec::new() };
+        for (count, epoch) in neighbour.end_straight(Failure::PeerLost { peer: rank, death }) {
+            self.operations.outstanding.end_many(rank, epoch, count);
+        }
+        self.news += 1;
         peer.rings = neighbour.counters();
         neighbour.pair.line.end();
         self.neighbours.maps.cut_off(rank);

@@ -40,6 +40,11 @@ struct Flush {
 }
 
 impl Order {
+    /// Does any fence hold anything back?
+    pub fn holds_back(&self) -> bool {
+        !self.fences.is_empty()
+    }
+
     /// Forget requests that are still held.
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         for queue in self.fences.values_mut() {

@@ -35,7 +35,12 @@ impl Outstanding {
 
     /// An operation of that epoch has ended.
     pub fn end(&mut self, peer: Rank, epoch: u32) {
-        let ended = self.peers.get_mut(peer as usize).is_some_and(|epochs| epochs.end(epoch));
+        self.end_many(peer, epoch, 1);
+    }
+
+    /// So many have.
+    pub fn end_many(&mut self, peer: Rank, epoch: u32, operations: u32) {
+        let ended = self.peers.get_mut(peer as usize).is_some_and(|epochs| epochs.end(epoch, operations));
         if ended && self.drained.last() != Some(&peer) {
             self.drained.push(peer);
         }
@@ -77,9 +82,9 @@ impl Epochs {
     }
 
     /// Has an epoch before the open one ended?
-    fn end(&mut self, epoch: u32) -> bool {
+    fn end(&mut self, epoch: u32, operations: u32) -> bool {
         if let Some(count) = self.counts.get_mut(epoch.wrapping_sub(self.first) as usize) {
-            *count = count.saturating_sub(1);
+            *count = count.saturating_sub(operations);
         }
         let before = self.first;
         while self.counts.len() > 1 && self.counts.front() == Some(&0) {

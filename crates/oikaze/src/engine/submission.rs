@@ -1,5 +1,6 @@
 //! What threads ask of the engine, in the order in which they asked.
 
+use super::neighbour::Passage;
 use super::operation::{Completion, Sink};
 use super::swapping::Swap;
 use oikaze_os::memory::RegionId;
@@ -212,6 +213,17 @@ pub enum Request {
     Lock(u64),
     /// Give a lock back.
     Unlock(u64),
+    /// Settle a completion as the message that went straight into a neighbour's ring and ends at this position.
+    Promise {
+        /// Whose ring.
+        peer: Rank,
+        /// The same.
+        passage: Arc<Passage>,
+        /// Where.
+        position: u64,
+        /// What.
+        completion: Arc<Completion>,
+    },
     /// Say goodbye to all peers.
     Close,
 }
@@ -239,6 +251,7 @@ impl Request {
             | Request::Fence { .. }
             | Request::Flush { .. }
             | Request::Tell { .. }
+            | Request::Promise { .. }
             | Request::Consumed { .. }
             | Request::Declare(_)
             | Request::CannotDeclare(..)

@@ -52,6 +52,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.settle_now(completion, Ok(Value::Done));
             }
             Request::Tell { completion, sink } => self.news += usize::from(completion.tell(sink)),
+            Request::Promise { peer, passage, position, completion } => self.promise(peer, &passage, position, completion),
             Request::Fence { peer } => {
                 self.fence(peer);
                 self.settle_now(completion, Ok(Value::Done));
@@ -129,6 +130,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             | Request::Remove { .. }
             | Request::Cancel { .. }
             | Request::Tell { .. }
+            | Request::Promise { .. }
             | Request::Fence { .. }
             | Request::Flush { .. }
             | Request::Map { .. }

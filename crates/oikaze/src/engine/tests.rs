@@ -159,6 +159,11 @@ impl Node {
         completion
     }
 
+    /// Ask for what nobody waits for.
+    pub(super) fn tell(&self, request: Request) {
+        self.submissions.push(Submission { request, completion: None, keep: None });
+    }
+
     /// Turn until there is nothing to do at once.
     pub(super) fn turn(&mut self, now: Time) {
         while self.engine.turn(now).more {}

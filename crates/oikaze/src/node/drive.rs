@@ -89,7 +89,10 @@ impl Node {
                         if spun == IDLE_LOOKS {
                             self.with_engine(|engine| self.give_credit_back(engine));
                         }
-                        std::hint::spin_loop();
+                        if let Some(value) = self.glance(ready) {
+                            idle.ends(now);
+                            return (Some(value), now);
+                        }
                     } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
                         return (Some(value), self.now());
                     } else {

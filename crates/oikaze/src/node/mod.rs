@@ -11,6 +11,7 @@ mod mailbox;
 mod regions;
 mod sleeper;
 mod spinning;
+mod straight;
 mod turnstile;
 mod waiters;
 mod waiting;
@@ -19,7 +20,7 @@ mod watch;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting};
 
-use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Request, Submission, Value, Work, tracked};
+use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Passages, Request, Submission, Value, Work, tracked};
 use crate::job::Bootstrap;
 use crate::observe::Publisher;
 use crate::role::Role;
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     socket: Option<OwnedFd>,
     /// Readable when a neighbour has woken this node, or has ended.
     neighbours: Option<OwnedFd>,
+    /// The rings to them, seen from outside.
+    passages: Passages,
     /// Fences asked for, and how many of them are known to hold nothing back any more.
     fences: AtomicU64,
     fences_over: AtomicU64,
@@ -100,7 +103,9 @@ impl Node {
         };
         let neighbours = engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
         let neighbours = neighbours.map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
+        let passages = engine.passages();
         let node = Arc::new(Self {
+            passages,
             engine: Turnstile::new(engine),
             submissions,
             role: Role::new(),
@@ -384,9 +389,19 @@ impl Node {
 
     /// Wait for an outcome.
     pub fn outcome(&self, what: &dyn std::fmt::Display, completion: &Completion, limit: Option<Duration>) -> Result<Value> {
-        let outcome = completion.outcome().ok_or(()).or_else(|()| {
+        self.outcome_of(what, || completion.outcome(), limit)
+    }
+
+    /// Wait for an outcome, wherever it appears.
+    pub fn outcome_of(
+        &self,
+        what: &dyn std::fmt::Display,
+        mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
+        limit: Option<Duration>,
+    ) -> Result<Value> {
+        let outcome = ready().ok_or(()).or_else(|()| {
             let begun = Instant::now();
-            self.wait(limit.and_then(|limit| begun.checked_add(limit)), || completion.outcome()).ok_or(begun)
+            self.wait(limit.and_then(|limit| begun.checked_add(limit)), ready).ok_or(begun)
         });
         match outcome {
             Ok(Ok(value)) => Ok(value),

@@ -101,8 +101,11 @@ impl Peer {
     /// # Errors
     /// As [`Operation::wait`] does, later.
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
-        let request = Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) };
-        self.begin(request, None, What { verb: Verb::Message, len: bytes.len() as u64, peer: self.rank, at: None })
+        let what = What { verb: Verb::Message, len: bytes.len() as u64, peer: self.rank, at: None };
+        if let Some(position) = self.node.send_straight(self.rank, class, tag, bytes) {
+            return Operation::in_ring(&self.node, position, what, self.limit);
+        }
+        self.begin(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
     }
 
     /// As [`Peer::send`], of a counted slice, which is not copied.

@@ -11,6 +11,8 @@
 use super::memory::{Memory, Ordering, Part, fence};
 use oikaze_protocol::neighbour::{Damaged, HEADING, Heading, Kind, stride};
 use oikaze_protocol::wind::Refusal;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 #[cfg(not(all(test, loom)))]
 mod layout {
@@ -152,6 +154,12 @@ impl Writer {
         possible
     }
 
+    /// As far as the reader was believed at the last look.
+    #[must_use]
+    pub fn settled_before(&self) -> u64 {
+        self.settled
+    }
+
     /// The position up to which everything is settled.
     ///
     /// # Errors
@@ -203,6 +211,42 @@ impl Writer {
     }
 }
 
+/// What any thread may see of both rings at any time, without having them: hints, but for what the reader of ours has settled.
+#[derive(Clone, Debug)]
+pub struct Glance {
+    ours: Memory,
+    theirs: Memory,
+    head: Arc<AtomicU64>,
+}
+
+impl Glance {
+    #[cfg(not(all(test, loom)))]
+    pub(super) fn new(ours: &Memory, reader: &Reader) -> Glance {
+        Glance { ours: ours.clone(), theirs: reader.memory.clone(), head: Arc::clone(&reader.seen) }
+    }
+
+    /// Does a record wait that the reader has not passed, most likely?
+    #[inline]
+    #[must_use]
+    pub fn has_record(&self) -> bool {
+        self.theirs.load(place(self.head.load(Ordering::Relaxed)), Ordering::Relaxed) != 0
+    }
+
+    /// Does the neighbour say that all up to this position is settled?
+    #[inline]
+    #[must_use]
+    pub fn has_settled(&self, position: u64) -> bool {
+        self.ours.load(SETTLED, Ordering::Acquire) >= position
+    }
+
+    /// As [`Writer::must_wake`], for who has put a sequentially consistent fence between what was written and this.
+    #[inline]
+    #[must_use]
+    pub fn must_wake_after_fence(&self) -> bool {
+        is_asleep(&self.ours)
+    }
+}
+
 /// See [`Writer::must_wake`].
 #[inline]
 fn must_wake(memory: &Memory) -> bool {
@@ -221,13 +265,15 @@ pub(super) fn is_asleep(memory: &Memory) -> bool {
 pub struct Reader {
     memory: Memory,
     head: u64,
+    /// The same, for those who only [glance](Glance).
+    seen: Arc<AtomicU64>,
     told: u64,
     refused: u64,
 }
 
 impl Reader {
     pub(super) fn new(memory: Memory) -> Reader {
-        Reader { memory, head: 0, told: 0, refused: 0 }
+        Reader { memory, head: 0, seen: Arc::default(), told: 0, refused: 0 }
     }
 
     /// Is something there? One load.
@@ -258,6 +304,7 @@ impl Reader {
                 return Ok(Some(heading));
             }
             self.head += (HEADING + heading.len) as u64;
+            self.seen.store(self.head, Ordering::Relaxed);
         }
         Err(Damaged)
     }
@@ -277,6 +324,7 @@ impl Reader {
     #[inline]
     pub fn pass(&mut self, heading: Heading) -> u64 {
         self.head += heading.stride() as u64;
+        self.seen.store(self.head, Ordering::Relaxed);
         self.head
     }
 

@@ -25,7 +25,7 @@ mod pair;
 #[cfg(not(all(test, loom)))]
 mod watch;
 
-pub use channel::{Full, Reader, Writer};
+pub use channel::{Full, Glance, Reader, Writer};
 #[cfg(not(all(test, loom)))]
 pub use doorway::{CALLERS_MAX, Doorway};
 #[cfg(not(all(test, loom)))]

@@ -1,6 +1,6 @@
 //! One side of the memory that two neighbours share.
 
-use super::channel::{CHANNEL, Reader, Writer};
+use super::channel::{CHANNEL, Glance, Reader, Writer};
 use super::grants::{Bell, Gift, Grants, Mapped};
 use super::line::{Line, line_pair};
 use super::memory::Memory;
@@ -80,6 +80,12 @@ impl Pair {
     pub fn map(&self, gift: &Gift) -> io::Result<Mapped> {
         let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
         Mapped::new(gift, self.theirs.clone(), bell)
+    }
+
+    /// What any thread may see of it.
+    #[must_use]
+    pub fn glance(&self) -> Glance {
+        Glance::new(&self.ours, &self.inward)
     }
 
     /// Both sides, for two engines of one process (tests, examples).

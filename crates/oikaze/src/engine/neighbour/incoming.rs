@@ -1,15 +1,15 @@
 //! From a neighbour: records become messages for the layers above. Everything read here was written by another process: headings are judged
 //! ([`Heading::decode`]), heads and bodies copied before anybody looks at them.
 
+use crate::engine::bodies::{Bodies, Body};
 use oikaze_os::neighbour::Reader;
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{
-    BODY_MAX, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RECORDS_A_LOOK, RESERVED_MAX,
-};
+use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma;
 use oikaze_protocol::wind::{Admission, Class, Delivered, Head, Refusal, Upper};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Numbers of messages that came through a ring: none that Wind gives.
 const NUMBERS: u64 = 1 << 63;
@@ -84,10 +84,16 @@ pub(super) struct Delivery {
 }
 
 impl Incoming {
-    /// Take in a bounded number of records: how many, and what was handed up.
-    pub fn take(&mut self, from: Rank, reader: &mut Reader, upper: &mut impl Upper) -> Result<(usize, Delivery), Damaged> {
+    /// Take in so many records at most, and bytes: how many, and what was handed up.
+    pub fn take(
+        &mut self,
+        from: Rank,
+        most: usize,
+        reader: &mut Reader,
+        upper: &mut impl Upper,
+    ) -> Result<(usize, Delivery), Damaged> {
         let (mut count, mut bytes, mut delivery) = (0, 0, Delivery::default());
-        while count < RECORDS_A_LOOK && bytes < RECORD_BYTES_A_LOOK {
+        while count < most && bytes < RECORD_BYTES_A_LOOK {
             let Some(heading) = reader.peek()? else { break };
             let outcome = match heading.kind {
                 Kind::Whole => self.whole(from, heading, reader, upper, &mut delivery)?,
@@ -106,6 +112,32 @@ impl Incoming {
         }
         self.settle(reader);
         Ok((count, delivery))
+    }
+
+    /// Take the oldest record for a user who waits for it, if it is a whole message for users and nothing is in its way: its class, its tag, its
+    /// body. It counts as read. All else, and whatever makes no sense, is for [`Incoming::take`].
+    #[inline]
+    pub fn take_straight(&mut self, reader: &mut Reader, bodies: &Arc<Bodies>) -> Option<(Class, u64, Body)> {
+        let heading = reader.peek().ok()??;
+        if heading.kind != Kind::Whole || self.arriving.is_some() || self.has_untold() {
+            return None;
+        }
+        let mut head = [0; HEAD_MAX];
+        let head = head.get_mut(..heading.head)?;
+        reader.read(0, head);
+        let Some(rma::Operation::User { tag }) = rma::Operation::decode(head) else { return None };
+        let len = heading.len - heading.head;
+        let charge = self.charge(len as u64).ok()?;
+        let body = Body::short(len, |bytes| reader.read(heading.head, bytes)).unwrap_or_else(|| {
+            let mut bytes = bodies.lend(len);
+            reader.append(heading.head, len, &mut bytes);
+            Body::new(bytes, bodies)
+        });
+        self.messages += 1;
+        self.give_back(charge, reader);
+        let position = reader.pass(heading);
+        reader.settle(position);
+        Some((heading.class, tag, body))
     }
 
     /// MEM-16.4: what was refused is told first.
@@ -260,7 +292,10 @@ impl Incoming {
     }
 
     pub fn consumed(&mut self, messages: u64, bytes: u64, reader: &Reader) {
-        let freed = messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes);
+        self.give_back(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes), reader);
+    }
+
+    fn give_back(&mut self, freed: u64, reader: &Reader) {
         self.charged = self.charged.saturating_sub(freed);
         self.returned = self.returned.wrapping_add(freed);
         reader.give_back(self.returned);

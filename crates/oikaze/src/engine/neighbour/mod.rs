@@ -5,10 +5,15 @@
 mod hostile;
 mod incoming;
 mod outgoing;
+mod passage;
 #[cfg(test)]
 pub(super) mod tests;
 
+pub use passage::{Passage, Passages};
+
+use super::bodies::{Bodies, Body};
 use super::swapping::Offer;
+use super::{Completion, Failure};
 use incoming::{Given, Incoming};
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Gift, Pair};
@@ -16,8 +21,9 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
 use oikaze_protocol::limits::LAST_LOOKS;
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
-use oikaze_protocol::wind::{Message, PostError, Refusal, Token, Upper};
+use oikaze_protocol::wind::{Class, Message, PostError, Refusal, Token, Upper};
 use outgoing::Outgoing;
+use std::sync::Arc;
 
 counters! {
 /// What went through the rings of one neighbour.
@@ -36,12 +42,22 @@ pub struct RingCounters {
 }
 }
 
-/// What became of a message.
-pub(super) type Settled = (Token, Result<(), Refusal>);
+/// What became of messages.
+pub(super) enum Settled {
+    Message(Token, Result<(), Refusal>),
+    /// So many of this epoch that went straight into the ring; 0: some of them.
+    Straight {
+        count: u32,
+        epoch: u32,
+    },
+}
 
 /// The rings to and from a peer, and what is under way in them.
 pub(super) struct Neighbour {
     pub pair: Pair,
+    pub passage: Arc<Passage>,
+    /// Who is to be told when the ring has been served up to there.
+    promised: Vec<(u64, Arc<Completion>)>,
     outgoing: Outgoing,
     incoming: Incoming,
     /// Something was put in or settled since the neighbour was last woken, if it sleeps.
@@ -64,6 +80,8 @@ pub(super) struct Handed {
 impl Neighbour {
     pub fn new(pair: Pair) -> Neighbour {
         Neighbour {
+            passage: Arc::new(Passage::new(&pair)),
+            promised: Vec::new(),
             pair,
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
@@ -85,6 +103,60 @@ impl Neighbour {
         self.counters.waited += u64::from(self.outgoing.waiting() > waiting);
         self.stirred = true;
         Ok(())
+    }
+
+    /// See [`Outgoing::put_straight`].
+    #[inline]
+    pub fn put_straight(&mut self, class: Class, head: &[u8], body: &[u8]) -> Option<u64> {
+        let position = self.outgoing.put_straight(class, head, body, &mut self.pair.outward)?;
+        self.counters.messages_out += 1;
+        self.counters.bytes_out += body.len() as u64;
+        Some(position)
+    }
+
+    /// See [`Outgoing::went_straight`].
+    #[inline]
+    pub fn went_straight(&mut self, position: u64, epoch: u32) {
+        self.outgoing.went_straight(position, epoch);
+    }
+
+    /// See [`Incoming::take_straight`].
+    #[inline]
+    pub fn take_straight(&mut self, bodies: &Arc<Bodies>) -> Option<(Class, u64, Body)> {
+        if self.last_looks.is_some() {
+            return None;
+        }
+        let (class, tag, body) = self.incoming.take_straight(&mut self.pair.inward, bodies)?;
+        self.counters.messages_in += 1;
+        self.counters.bytes_in += body.len() as u64;
+        Some((class, tag, body))
+    }
+
+    /// Settle `completion` when what went straight up to this position has been.
+    pub fn promise(&mut self, position: u64, completion: Arc<Completion>) {
+        self.promised.push((position, completion));
+        self.keep_promises();
+    }
+
+    /// Tell those who wait for what is settled by now.
+    pub fn keep_promises(&mut self) {
+        let passage = &self.passage;
+        self.promised.retain(|(position, completion)| match passage.outcome(*position) {
+            Some(outcome) => {
+                completion.settle(outcome);
+                false
+            }
+            None => true,
+        });
+    }
+
+    /// What is not settled never will be, for this reason: those who wait for what went straight are told. How many those are of which
+    /// epoch.
+    pub fn end_straight(&mut self, failure: Failure) -> Vec<(u32, u32)> {
+        let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
+        self.passage.end(settled, failure);
+        self.keep_promises();
+        self.outgoing.unsettled_straight().collect()
     }
 
     /// As of a connection: would [`Neighbour::post`] answer [`PostError::Full`]?
@@ -131,9 +203,9 @@ impl Neighbour {
         self.outgoing.has_settled(&mut self.pair.outward)
     }
 
-    /// Take in a bounded number of records; how many.
-    pub fn take(&mut self, from: Rank, upper: &mut impl Upper) -> Result<usize, Damaged> {
-        let (came, delivered) = self.incoming.take(from, &mut self.pair.inward, upper)?;
+    /// Take in so many records at most; how many.
+    pub fn take(&mut self, from: Rank, most: usize, upper: &mut impl Upper) -> Result<usize, Damaged> {
+        let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, upper)?;
         self.stirred |= came > 0;
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;

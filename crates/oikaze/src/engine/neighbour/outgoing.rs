@@ -25,6 +25,8 @@ pub(super) struct Outgoing {
     /// Questions and answers about memory, which no message waits for.
     told: VecDeque<(Heading, u64)>,
     unsettled: VecDeque<Unsettled>,
+    /// How far the reader had come when that was told last.
+    heard: u64,
     lost: VecDeque<Token>,
     credit: Credit,
     /// Rows, one behind the other, on their way into a record.
@@ -60,8 +62,20 @@ impl UnderWay {
 struct Unsettled {
     /// The position behind its last record.
     end: u64,
-    token: Token,
-    charge: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Message {
+        token: Token,
+        charge: u64,
+    },
+    /// So many that went straight into the ring, one after another in one epoch of fences.
+    Straight {
+        count: u32,
+        epoch: u32,
+    },
 }
 
 /// What the reader must keep until its user reads it.
@@ -73,7 +87,11 @@ struct Credit {
 
 impl Credit {
     fn charge_of(message: &Message) -> u64 {
-        if message.credited { message.body.len() + CREDIT_OVERHEAD } else { 0 }
+        if message.credited { Self::charge(message.body.len()) } else { 0 }
+    }
+
+    fn charge(len: u64) -> u64 {
+        len + CREDIT_OVERHEAD
     }
 
     /// Is there so much left of what the neighbour keeps until its user reads it (MEM-16.6)?
@@ -132,6 +150,33 @@ impl Outgoing {
         let queue = if passes { &mut self.passing } else { &mut self.lined };
         queue.push_back(Waiting { number: self.posted, message });
         Ok(())
+    }
+
+    /// Put a user's message into the ring, if nothing waits and there is room and credit for all of it in one record: the position behind
+    /// it, which its sender keeps; [`Outgoing::went_straight`] follows.
+    #[inline]
+    pub fn put_straight(&mut self, class: Class, head: &[u8], body: &[u8], writer: &mut Writer) -> Option<u64> {
+        let charge = Credit::charge(body.len() as u64);
+        if self.closed || body.len() > RECORD_BODY || self.waiting() > 0 || !self.credit.is_there(charge, writer) {
+            return None;
+        }
+        let heading = Heading { kind: Kind::Whole, class, head: head.len(), len: 0, flag: false };
+        let end = writer.put(heading, &[Part::Bytes(head), Part::Bytes(body)]).ok()?;
+        self.posted += 1;
+        self.credit.outstanding += charge;
+        Some(end)
+    }
+
+    /// What ends at this position is of this epoch.
+    #[inline]
+    pub fn went_straight(&mut self, position: u64, epoch: u32) {
+        if let Some(Unsettled { end, what: What::Straight { count, epoch: same } }) = self.unsettled.back_mut()
+            && *same == epoch
+        {
+            (*end, *count) = (position, *count + 1);
+            return;
+        }
+        self.unsettled.push_back(Unsettled { end: position, what: What::Straight { count: 1, epoch } });
     }
 
     pub fn is_full(&self) -> bool {
@@ -227,7 +272,7 @@ impl Outgoing {
         if len > RECORD_BODY as u64 {
             self.under_way = Some(UnderWay { body: Some(message.body.clone()), len, at: 0, token, charge });
         } else {
-            self.unsettled.push_back(Unsettled { end, token, charge });
+            self.unsettled.push_back(Unsettled { end, what: What::Message { token, charge } });
         }
         Put::Done
     }
@@ -264,7 +309,7 @@ impl Outgoing {
                 self.credit.outstanding = self.credit.outstanding.saturating_sub(charge);
                 self.under_way = None;
             } else if under_way.at == under_way.len {
-                self.unsettled.push_back(Unsettled { end, token, charge });
+                self.unsettled.push_back(Unsettled { end, what: What::Message { token, charge } });
                 self.under_way = None;
             }
         }
@@ -275,7 +320,9 @@ impl Outgoing {
     pub fn has_settled(&mut self, writer: &mut Writer) -> bool {
         match self.unsettled.front() {
             // What cannot be is for `next_settled` to say.
-            Some(first) => writer.settled().map_or(true, |settled| settled >= first.end),
+            Some(Unsettled { end, what: What::Message { .. } }) => writer.settled().map_or(true, |settled| settled >= *end),
+            // More of them may follow for ever: each step is news.
+            Some(_) => writer.settled().map_or(true, |settled| settled > self.heard),
             // Nor would what waits for room ever find any.
             None => self.waiting() > 0 && writer.settled().is_err(),
         }
@@ -283,15 +330,32 @@ impl Outgoing {
 
     pub fn next_settled(&mut self, writer: &mut Writer) -> Result<Option<Settled>, Damaged> {
         let settled = writer.settled()?;
-        let Some(end) = self.unsettled.front().map(|first| first.end).filter(|end| *end <= settled) else { return Ok(None) };
-        // What is said of it may make no sense: then it is one of those that end with the pair.
-        let refusal = writer.refusal(end)?;
-        let Some(first) = self.unsettled.pop_front() else { return Ok(None) };
-        if refusal.is_some() {
-            // Nobody reads what was refused.
-            self.credit.outstanding = self.credit.outstanding.saturating_sub(first.charge);
+        let before = std::mem::replace(&mut self.heard, settled);
+        let Some(Unsettled { end, what }) = self.unsettled.front() else { return Ok(None) };
+        if *end > settled {
+            let more = |epoch| Settled::Straight { count: 0, epoch };
+            return Ok(match what {
+                What::Straight { epoch, .. } if settled > before => Some(more(*epoch)),
+                _ => None,
+            });
         }
-        Ok(Some((first.token, refusal.map_or(Ok(()), Err))))
+        // What is said of it may make no sense: then it is one of those that end with the pair.
+        let refusal = writer.refusal(*end)?;
+        if refusal.is_some() && matches!(what, What::Straight { .. }) {
+            // MEM-16.9: there is nothing in them that could be refused.
+            return Err(Damaged);
+        }
+        let Some(Unsettled { what, .. }) = self.unsettled.pop_front() else { return Ok(None) };
+        match what {
+            What::Message { token, charge } => {
+                if refusal.is_some() {
+                    // Nobody reads what was refused.
+                    self.credit.outstanding = self.credit.outstanding.saturating_sub(charge);
+                }
+                Ok(Some(Settled::Message(token, refusal.map_or(Ok(()), Err))))
+            }
+            What::Straight { count, epoch } => Ok(Some(Settled::Straight { count, epoch })),
+        }
     }
 
     /// May more be said about regions? Not while the neighbour reads nothing of it.
@@ -312,10 +376,13 @@ impl Outgoing {
         let waits = |waiting: &Waiting| waiting.message.token == Token::NONE || !cancelled(waiting.message.token);
         self.passing.retain(waits);
         self.lined.retain(waits);
-        self.unsettled
-            .iter_mut()
-            .filter(|unsettled| cancelled(unsettled.token))
-            .for_each(|unsettled| unsettled.token = Token::NONE);
+        for unsettled in &mut self.unsettled {
+            if let What::Message { token, .. } = &mut unsettled.what
+                && cancelled(*token)
+            {
+                *token = Token::NONE;
+            }
+        }
         let is_cancelled = |token| token != Token::NONE && cancelled(token);
         if let Some(under_way) = self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token)) {
             under_way.give_up();
@@ -333,9 +400,20 @@ impl Outgoing {
         }
     }
 
+    /// Those that went straight into the ring and are not settled: how many of which epoch.
+    pub fn unsettled_straight(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.unsettled.iter().filter_map(|unsettled| match unsettled.what {
+            What::Straight { count, epoch } => Some((count, epoch)),
+            What::Message { .. } => None,
+        })
+    }
+
     pub fn into_unsettled(self) -> impl Iterator<Item = Token> {
         let waiting = self.passing.into_iter().chain(self.lined).map(|waiting| waiting.message.token);
-        let unsettled = self.unsettled.into_iter().map(|unsettled| unsettled.token);
+        let unsettled = self.unsettled.into_iter().filter_map(|unsettled| match unsettled.what {
+            What::Message { token, .. } => Some(token),
+            What::Straight { .. } => None,
+        });
         self.lost.into_iter().chain(unsettled).chain(self.under_way.map(|under_way| under_way.token)).chain(waiting)
     }
 }

@@ -1,0 +1,92 @@
+//! What the threads of a node see of its neighbours' rings without entering the engine.
+
+use crate::engine::{Failure, Value};
+use oikaze_os::neighbour::{Glance, Line, Pair};
+use oikaze_protocol::Rank;
+use std::sync::{Arc, OnceLock};
+
+/// The rings to and from one neighbour.
+#[derive(Debug)]
+pub struct Passage {
+    glance: Glance,
+    line: Arc<Line>,
+    ended: OnceLock<End>,
+}
+
+/// How it ended, and what had been settled then.
+#[derive(Debug)]
+struct End {
+    settled: u64,
+    failure: Failure,
+}
+
+impl Passage {
+    pub(super) fn new(pair: &Pair) -> Passage {
+        Passage { glance: pair.glance(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
+    }
+
+    /// What has become of the message that went straight into the ring and ends at this position, if that is known: it is settled when all
+    /// up to there is (MEM-16.4).
+    #[inline]
+    #[must_use]
+    pub fn outcome(&self, position: u64) -> Option<Result<Value, Failure>> {
+        match self.ended.get() {
+            None => self.glance.has_settled(position).then_some(Ok(Value::Done)),
+            Some(end) if position <= end.settled => Some(Ok(Value::Done)),
+            Some(end) => Some(Err(end.failure.clone())),
+        }
+    }
+
+    /// Wake the neighbour, if it sleeps. There is a sequentially consistent fence between what was put in, or settled, and this (MEM-16.5).
+    #[inline]
+    pub fn wake_after_fence(&self) {
+        if self.glance.must_wake_after_fence() {
+            self.line.wake();
+        }
+    }
+
+    pub(super) fn end(&self, settled: u64, failure: Failure) {
+        let _ = self.ended.set(End { settled, failure });
+    }
+}
+
+/// Those of all neighbours a node began with.
+#[derive(Clone, Debug, Default)]
+pub struct Passages {
+    by_rank: Vec<Option<Arc<Passage>>>,
+    all: Vec<Arc<Passage>>,
+}
+
+impl Passages {
+    /// By rank.
+    #[must_use]
+    pub fn new(by_rank: Vec<Option<Arc<Passage>>>) -> Passages {
+        Passages { all: by_rank.iter().flatten().cloned().collect(), by_rank }
+    }
+
+    /// Of this rank.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, rank: Rank) -> Option<&Passage> {
+        self.by_rank.get(rank as usize)?.as_deref()
+    }
+
+    /// The same, to keep.
+    #[must_use]
+    pub fn shared(&self, rank: Rank) -> Option<Arc<Passage>> {
+        self.by_rank.get(rank as usize)?.clone()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Is something in a ring that no turn has taken, most likely?
+    #[inline]
+    #[must_use]
+    pub fn have_records(&self) -> bool {
+        self.all.iter().any(|passage| passage.glance.has_record())
+    }
+}
