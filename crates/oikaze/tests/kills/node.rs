@@ -18,6 +18,8 @@ const UNDER_WAY: usize = 80;
 const FAREWELL: u64 = u64::MAX;
 /// Bytes of a region that comes and goes.
 const VOLATILE: usize = 65_536;
+/// Bytes of a region whose pages change place.
+const HUGE: usize = 4 << 20;
 
 /// Say something to the parent.
 fn tell(line: &str) {
@@ -89,14 +91,15 @@ struct Begun {
     queue: Fifo,
     array: SharedArray<u64>,
     /// For the others.
-    _open: [LocalRegion; 2],
+    _open: Vec<LocalRegion>,
 }
 
 impl Begun {
     fn new(job: &mut Job) -> Result<Self> {
         let all = Rights::ALL;
-        let open =
-            [job.publish("mapped", Region::shared(1 << 20)?, all)?, job.publish("private", Region::zeroed(1 << 20)?, all)?];
+        let regions =
+            [("mapped", Region::shared(1 << 20)?), ("private", Region::zeroed(1 << 20)?), ("huge", Region::shared(HUGE)?)];
+        let open = regions.into_iter().map(|(name, region)| job.publish(name, region, all)).collect::<Result<_>>()?;
         let queue = job.fifo("queue", 64, 64)?;
         let others = |job: &Job| {
             let others = (0..NODES).filter(|rank| *rank != job.rank());
@@ -159,10 +162,11 @@ fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
     }
 }
 
-/// What waits itself: completions, flushes, full FIFOs, scopes, what is cancelled.
+/// What waits itself: completions, flushes, full FIFOs, scopes, exchanges, what is cancelled.
 fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Witness) {
     let source = Source::new(job);
     let mut bytes = vec![7; 100_000];
+    let huge = job.register(Region::shared(HUGE).expect("memory")).expect("room");
     while witness.is_calm() {
         let (queue, counter) = (job.completion_queue(), job.counter());
         for (target, number) in targets.iter().flat_map(|target| (0..4).map(move |number| (target, number))) {
@@ -183,6 +187,9 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
             witness.ended("a scope", scoped, nothing_else);
             let cancelled = target.private.get(0, source.part(300_000)).cancel();
             witness.ended("what is cancelled", cancelled, |error| error.to_string().contains("cancelled"));
+            // Huge pages where they may, and some that are copied.
+            let pages = (HUGE / 2 / oikaze::page_size()) as u64 + 3;
+            witness.ended("an exchange", target.huge.exchange(0, &huge, 0, pages), nothing_else);
             witness.ended("a lookup", target.peer.region("private"), nothing_else);
         }
         witness.ended("quiet", job.quiet(), nothing_else);

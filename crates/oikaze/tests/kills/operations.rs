@@ -27,13 +27,16 @@ pub struct Target {
     pub mapped: RemoteRegion,
     /// Reached by messages.
     pub private: RemoteRegion,
+    /// Of pages that change place.
+    pub huge: RemoteRegion,
     pub queue: RemoteFifo,
 }
 
 impl Target {
     pub fn find(peer: &Peer) -> Result<Self> {
         let (mapped, private) = (peer.region("mapped")?, peer.region("private")?);
-        Ok(Self { peer: peer.clone(), mapped, private, queue: peer.fifo("queue")? })
+        let (huge, queue) = (peer.region("huge")?, peer.fifo("queue")?);
+        Ok(Self { peer: peer.clone(), mapped, private, huge, queue })
     }
 
     /// Begin an operation, of a kind that the number decides.
