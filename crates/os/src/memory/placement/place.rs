@@ -11,8 +11,8 @@ use crate::without::Without;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-/// Decisions after which it is looked again whether other threads run.
-const LOOK_AGAIN: u32 = 64;
+/// Decisions after which it is looked again whether other threads run: a look takes as long as copying some 100 KiB.
+const LOOK_AGAIN: u32 = 256;
 
 /// How bytes are to come to their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -8,6 +8,7 @@ mod cache;
 mod measure;
 mod running;
 
+use running::machine_is_crowded;
 pub(super) use running::others_run;
 
 use super::mover::Mover;
@@ -51,7 +52,8 @@ impl Calibration {
         let known = file.as_deref().and_then(cache::read);
         known.unwrap_or_else(|| match measure::all(mover) {
             Some(found) => {
-                // Without a file it is measured again next time.
+                // Without a file it is measured again next time; what others have disturbed is, too.
+                let file = file.filter(|_| !machine_is_crowded());
                 let _ = file.map(|file| cache::write(&file, &found));
                 found
             }

@@ -13,10 +13,28 @@ pub(in super::super) fn others_run() -> bool {
     })
 }
 
+/// Are more threads ready to run on this machine than it has processors? `false` if it cannot be known.
+pub(super) fn machine_is_crowded() -> bool {
+    read_to_string("/proc/stat").is_ok_and(|text| is_crowded(&text))
+}
+
+fn is_crowded(stat: &str) -> bool {
+    let processors = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
+    let running = stat.lines().find_map(|line| line.strip_prefix("procs_running ")).and_then(|count| count.parse().ok());
+    running.is_some_and(|running: usize| running > processors)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_machine_is_crowded_if_threads_wait_for_processors() {
+        let stat = |running: &str| format!("cpu  9 9\ncpu0 4 4\ncpu1 5 5\nintr 7\nprocs_running {running}\nprocs_blocked 9\n");
+        assert!(is_crowded(&stat("3")) && !is_crowded(&stat("2")) && !is_crowded(&stat("x")) && !is_crowded(""));
+        assert!(read_to_string("/proc/stat").is_ok_and(|text| text.contains("\nprocs_running ") && text.contains("\ncpu0 ")));
+    }
 
     #[test]
     fn a_busy_thread_is_seen() {
