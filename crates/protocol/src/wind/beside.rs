@@ -6,7 +6,7 @@ use crate::time::Time;
 use crate::wire::{Acknowledgement, Lane};
 
 /// It was seen to be sound, and is still to be heeded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Beside {
     /// When it came, and with which datagram.
     at: Time,
@@ -20,8 +20,8 @@ impl Connection {
     pub(super) fn put_off(&mut self, now: Time, by: (Lane, u64), ack: &Acknowledgement<'_>) -> bool {
         let lane = ack.told.lane;
         let sending = &self.sending[lane];
-        let waits = self.outbox.has_small()
-            || self.outbox.has_bulk()
+        let waits = !self.is_quiet()
+            || self.outbox.is_full()
             || self.outbox.is_blocked()
             || self.refusals.len() > 0
             || sending.flight.in_flight() * 2 >= sending.window(now);

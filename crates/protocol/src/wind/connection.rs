@@ -178,7 +178,8 @@ impl Connection {
         len <= POST_INLINE || (len <= POST_INLINE_ALONE && self.outbox.holds(head, len) && self.is_quiet())
     }
 
-    fn is_quiet(&self) -> bool {
+    /// Nothing waits, and hardly anything is in flight.
+    pub(super) fn is_quiet(&self) -> bool {
         let in_flight: u64 = self.sending.both().map(|sending| sending.flight.in_flight()).iter().sum();
         in_flight <= QUIET_MAX && !self.outbox.has_small() && !self.outbox.has_bulk()
     }

@@ -29,7 +29,7 @@ pub struct RefusedMessage {
 }
 
 /// What an ACK frame tells besides ranges and refusals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Told {
     /// Whose datagrams are told of.
     pub lane: Lane,
@@ -44,7 +44,7 @@ pub struct Told {
 }
 
 /// An ACK frame, checked: all ranges and refusals are sound.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
 pub struct Acknowledgement<'a> {
     /// The largest datagram number received.
     pub largest: u64,

@@ -163,7 +163,7 @@ impl Node {
             }
         }
         let before = self.connection.statistics().datagrams_received;
-        self.connection.receive(self.clock, &view, 0, &mut self.watcher);
+        self.connection.receive_ahead(self.clock, &view, 0, &mut self.watcher);
         if self.connection.is_established() {
             // An acknowledgement has it cut as the path is.
             self.cut();
@@ -173,6 +173,17 @@ impl Node {
         }
         self.watcher.nothing_waits_in_vain();
         self.watcher.check(self.connection.statistics().malformed == 0, "a sound peer says nothing malformed");
+    }
+
+    /// Was an acknowledgement put off (WIND-3.11)? No node sleeps before it has heeded it.
+    pub fn owes_heed(&self) -> bool {
+        self.connection.beside.is_some()
+    }
+
+    /// Heed it.
+    pub fn heed(&mut self) {
+        self.connection.heed_beside();
+        self.cut();
     }
 
     /// When a timer wants to run, if one is armed.
@@ -254,9 +265,9 @@ impl Clone for Node {
 /// Everything that what comes next depends on. The handshake is over, and liveness far away.
 impl Hash for Node {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Connection { phase, outbox, sending, inbox, arrivals, refusals, ping, credit_ask, credit_interval, .. } =
+        let Connection { phase, outbox, sending, inbox, arrivals, beside, refusals, ping, credit_ask, credit_interval, .. } =
             &self.connection;
-        (phase, outbox, inbox, arrivals, refusals, ping, credit_ask, credit_interval).hash(state);
+        (phase, outbox, inbox, arrivals, beside, refusals, ping, credit_ask, credit_interval).hash(state);
         sending.both().map(|sending| (&sending.flight, sending.probes)).hash(state);
         (self.clock, &self.watcher, self.posted, &self.taken).hash(state);
     }

@@ -75,6 +75,8 @@ pub enum Action {
     Early(usize),
     /// The sender of this message takes it back.
     Cancel(usize),
+    /// This node's turn ends: it heeds the acknowledgement that it has put off.
+    Heed(usize),
 }
 
 impl State {
@@ -97,7 +99,7 @@ impl State {
 
     /// Nothing is under way and nothing is due: only time can go on.
     fn is_quiet(&self) -> bool {
-        self.channel.is_empty() && self.nodes.iter().all(|node| !node.connection.has_due(node.clock))
+        self.channel.is_empty() && self.nodes.iter().all(|node| !node.connection.has_due(node.clock) && !node.owes_heed())
     }
 
     /// Whose timer runs next, and in how long.
@@ -125,6 +127,9 @@ impl State {
                 if self.left.losses > 0 {
                     actions.push(Action::SendLost(n));
                 }
+            }
+            if node.owes_heed() {
+                actions.push(Action::Heed(n));
             }
             if self.scenario.of(n).nth(node.posted).is_some() {
                 actions.push(Action::Post(n));
@@ -182,6 +187,7 @@ impl State {
                 self.left.cancels -= 1;
                 self.node(self.scenario.0[id].from).cancel(id);
             }
+            Action::Heed(n) => self.node(n).heed(),
         }
         self.settle();
         Some(())
