@@ -1,6 +1,7 @@
 //! A whole cluster: nodes, network and clock, moved from event to event.
 
 mod audit;
+mod disks;
 mod dump;
 mod node;
 mod queue;

@@ -1,9 +1,10 @@
 //! One node: its engine, its threads, and what it must do when.
 
+use super::disks::Disks;
 use crate::net::{SharedMailbox, SimLink, address_of, nowhere, open};
 use crate::oracle::{FifosOracle, NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
-use crate::plan::{Plan, Role};
+use crate::plan::{Plan, Role, Scenario};
 use crate::program::{
     Accessor, Context, Counter, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar, Sharer, SimEngine, Together, WORDS_LEN,
 };
@@ -12,7 +13,7 @@ use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
 use oikaze::engine::{Engine, Request, Setup, Submission};
 use oikaze::job::Secret;
-use oikaze_os::memory::Region;
+use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Published, Rights};
 use oikaze_protocol::time::Time;
@@ -51,6 +52,7 @@ pub struct Node {
     together: Together,
     /// Messages that its program reads later: when, from whom, how long.
     unread: VecDeque<(Time, Rank, u64)>,
+    disks: Disks,
     random: Random,
     nodes: u32,
     reading: Duration,
@@ -83,8 +85,10 @@ impl Node {
         let pages = SimPages::new(purpose(2));
         let setup = setup(plan, rank, life, &mut purpose(3));
         let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), now).map_err(|failure| failure.to_string())?;
+        let mut disks = Disks::default();
         if plan.accessors > 0 && life == 0 {
-            let memory = publish(plan, rank, &mut engine, oracle)?;
+            let memory;
+            (memory, disks) = publish(plan, rank, &mut engine, oracle)?;
             oracle.memory.add_node(rank, memory);
         }
         engine.connect(now);
@@ -100,6 +104,7 @@ impl Node {
             submissions,
             together: Together::default(),
             unread: VecDeque::new(),
+            disks,
             random: purpose(4),
             nodes: plan.nodes,
             reading: plan.reading,
@@ -127,7 +132,7 @@ impl Node {
             }
             self.read(now);
             let (acted, wake) = self.poll(now, oracle, trace)?;
-            next = wake;
+            next = [wake, self.disks.advance(now, &mut self.random)].into_iter().flatten().min();
             let waiting = !open(&self.mailbox).inbox.is_empty() || !self.submissions.is_empty();
             if !acted && !work.more && !waiting {
                 return Ok(Turned { sent, next: self.next_turn(now, next) });
@@ -255,15 +260,25 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
 }
 
 /// Make the node's regions known under their names.
-fn publish(plan: &Plan, rank: Rank, engine: &mut SimEngine, oracle: &mut Oracle) -> Result<NodeMemory, String> {
-    let no_memory = |error: oikaze_os::memory::MemoryError| error.to_string();
+fn publish(plan: &Plan, rank: Rank, engine: &mut SimEngine, oracle: &mut Oracle) -> Result<(NodeMemory, Disks), String> {
+    let no_memory = |error: MemoryError| error.to_string();
     let fixed = Region::private(FIXED_LEN).map_err(no_memory)?;
     fixed.write(0, &oracle.memory.fixed(rank, FIXED_LEN)).map_err(|error| error.to_string())?;
     let arena_len = Layout::arena_len(plan.accessors, plan.stripe);
-    let arena = if rank.is_multiple_of(2) { Region::private(arena_len) } else { Region::shared(arena_len) }.map_err(no_memory)?;
-    let words = Region::private(WORDS_LEN).map_err(no_memory)?;
+    let mut disks = Disks::default();
+    // Of each three nodes one has files; where additions are counted, they would only take time.
+    let files = rank % 3 == 1 && plan.scenario != Scenario::Counts;
+    let mut memory = |len: usize, plain: fn(usize) -> Result<Region, MemoryError>| match files {
+        true => Region::staged(len).map(|(region, disk)| {
+            disks.add(disk, len);
+            region
+        }),
+        false => plain(len),
+    };
+    let arena = memory(arena_len, if rank.is_multiple_of(2) { Region::private } else { Region::shared }).map_err(no_memory)?;
+    let words = memory(WORDS_LEN, Region::private).map_err(no_memory)?;
     let closed = Region::private(4096).map_err(no_memory)?;
-    let sums = Region::private(SUMS_LEN).map_err(no_memory)?;
+    let sums = memory(SUMS_LEN, Region::private).map_err(no_memory)?;
     oracle.sums.add_node(rank, sums.clone());
     let shape = FifosOracle::shape().ok_or("no such FIFO")?;
     let fifo = Region::shared(shape.bytes() as usize).map_err(no_memory)?;
@@ -282,7 +297,7 @@ fn publish(plan: &Plan, rank: Rank, engine: &mut SimEngine, oracle: &mut Oracle)
         let published = Published { key: registered.key, len: region.len() as u64, rights };
         engine.publish(name, published).map_err(|error| error.to_string())?;
     }
-    Ok(NodeMemory { fixed, arena, words })
+    Ok((NodeMemory { fixed, arena, words }, disks))
 }
 
 fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {

@@ -80,6 +80,12 @@ impl MemoryOracle {
         mix(self.seed ^ self.unique) | 1
     }
 
+    /// May pages of a node's arena be absent?
+    #[must_use]
+    pub fn may_be_absent(&self, node: Rank) -> bool {
+        self.nodes.get(&node).is_some_and(|memory| memory.arena.may_be_absent())
+    }
+
     /// Bytes of a node's arena, now.
     #[must_use]
     pub fn arena(&self, node: Rank, offset: u64, len: usize) -> Vec<u8> {

@@ -3,8 +3,10 @@
 mod file;
 mod file_pages;
 mod grow;
+mod staged;
 
 pub use file_pages::{FilePages, PagesLock};
+pub use staged::Disk;
 
 use super::borrowed::Gate;
 use super::huge::{self, PageSize};
@@ -73,6 +75,7 @@ enum Backing {
     Private { memory: Mapping, watched: Watched },
     Borrowed { gate: Gate, writable: bool },
     File { _memory: Mapping, writable: bool },
+    Staged { _memory: Mapping, disk: Disk },
     Alias { _owner: Arc<dyn Owner> },
 }
 
@@ -202,7 +205,7 @@ impl Region {
             Backing::Shared { .. } => RegionKind::Shared,
             Backing::Private { .. } => RegionKind::Private,
             Backing::Borrowed { .. } => RegionKind::Borrowed,
-            Backing::File { .. } => RegionKind::File,
+            Backing::File { .. } | Backing::Staged { .. } => RegionKind::File,
             Backing::Alias { .. } => RegionKind::Alias,
         }
     }

@@ -85,6 +85,9 @@ pub(super) struct Fetcher {
 impl Fetcher {
     /// Fetch these pages, soon. If no thread can be had, nothing is fetched, and whoever wants them is told so in the end.
     pub fn fetch(&self, region: &Region, range: Range<u64>, lost: &Arc<Lost>) {
+        if let Some(disk) = region.disk() {
+            return disk.want(&range);
+        }
         let mut sender = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             let (send, receive) = channel();

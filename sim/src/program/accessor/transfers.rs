@@ -62,7 +62,9 @@ impl Accessor {
         unpack(&packed, &mut bytes, range.start, &pieces);
         let is_list = matches!(shape, Shape::Pieces(_));
         let signal = (!is_list && self.random.chance(0.3)).then(|| self.signal(context, target, &range, &bytes)).flatten();
-        let tell = (signal.is_none() && self.random.chance(0.3)).then(|| {
+        // What is sent again for absent pages may come later than what was sent behind it (MEM-1.11).
+        let in_order = signal.is_none() && !context.oracle.memory.may_be_absent(target);
+        let tell = (in_order && self.random.chance(0.3)).then(|| {
             let claim = Claim { offset: range.start, bytes: bytes.clone() };
             context.oracle.messages.post((context.me, context.life), target, Class::Ordered, 9, Some(claim)).0
         });

@@ -25,15 +25,19 @@ impl Region {
     /// May pages of it be absent, so that whoever touches them waits for a disk?
     #[must_use]
     pub fn may_be_absent(&self) -> bool {
-        matches!(self.inner.backing, Backing::File { .. })
+        matches!(self.inner.backing, Backing::File { .. } | Backing::Staged { .. })
     }
 
     /// Are the pages of this range in memory? Of what is no file's, they are as good as that.
     #[must_use]
     pub fn is_present(&self, offset: u64, len: u64) -> bool {
-        !self.may_be_absent()
-            || self.check_bounds(offset, len).is_err()
-            || residence::is_present(self.at(Side::Runtime, offset), len as usize)
+        if !self.may_be_absent() || self.check_bounds(offset, len).is_err() {
+            return true;
+        }
+        match self.disk() {
+            Some(disk) => disk.is_present(offset, len),
+            None => residence::is_present(self.at(Side::Runtime, offset), len as usize),
+        }
     }
 
     /// Have the pages of this range in memory. Waits for the disk; nothing happens to what is no file's.
@@ -43,6 +47,10 @@ impl Region {
     pub fn make_present(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         self.check_bounds(offset, len)?;
         if !self.may_be_absent() || len == 0 {
+            return Ok(());
+        }
+        if let Some(disk) = self.disk() {
+            disk.bring_all(offset, len);
             return Ok(());
         }
         residence::populate(self.at(Side::Runtime, offset), len as usize, self.writable())

@@ -1,0 +1,53 @@
+//! Pages that leave memory now and then, and come back some time after somebody wanted them (MEM-1.10).
+
+use crate::random::Random;
+use oikaze_os::memory::Disk;
+use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::time::Time;
+use std::time::Duration;
+
+/// So often, at each turn, pages of a region leave.
+const EVICTED: f64 = 0.01;
+/// Pages that leave together.
+const TOGETHER: u64 = 4;
+/// A page takes at most so long to come.
+const SEEK: u64 = 5_000_000;
+
+/// The disks of one node.
+#[derive(Debug, Default)]
+pub(super) struct Disks {
+    /// Each with the pages of its region.
+    disks: Vec<(Disk, u64)>,
+    /// Pages that are under way: when they come, of which disk.
+    coming: Vec<(Time, usize, u64)>,
+}
+
+impl Disks {
+    /// One more, of a region of so many bytes.
+    pub fn add(&mut self, disk: Disk, len: usize) {
+        self.disks.push((disk, len.div_ceil(PAGE) as u64));
+    }
+
+    /// What happens to pages until now; when the next one comes.
+    pub fn advance(&mut self, now: Time, random: &mut Random) -> Option<Time> {
+        for (at, (disk, pages)) in self.disks.iter().enumerate() {
+            if random.chance(EVICTED) {
+                let first = random.below(*pages);
+                disk.evict(first..(first + random.between(1, TOGETHER)).min(*pages));
+            }
+            for page in disk.take_wanted() {
+                if !self.coming.iter().any(|(_, of, one)| (*of, *one) == (at, page)) {
+                    self.coming.push((now + Duration::from_nanos(random.spread(1_000, SEEK)), at, page));
+                }
+            }
+        }
+        let disks = &self.disks;
+        self.coming.retain(|(when, at, page)| {
+            if *when <= now {
+                disks[*at].0.bring(*page);
+            }
+            *when > now
+        });
+        self.coming.iter().map(|(when, _, _)| *when).min()
+    }
+}
