@@ -205,3 +205,25 @@ fn nonsense_in_the_socket_ends_the_pair() {
     said(OFFER_LEN - 1, QUESTION, true, 4096);
     said(OFFER_LEN + 1, ANSWER, true, 4096);
 }
+
+/// MEM-20.3: a region that cannot take one piece more says so before the other one has given anything.
+#[test]
+fn who_cannot_take_does_not_ask() {
+    const PLACES: usize = 300;
+    let Some((mut two, here, there)) = two() else { return };
+    let unit = here.unit;
+    let region = Region::shared(PLACES * unit as usize).unwrap();
+    let registered = two.a.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+    let pieces = Place { region, registered, unit };
+    // Every second unit is one of elsewhere.
+    let (lock, from) = (pieces.region.lock_pages().unwrap(), here.region.lock_pages().unwrap().pages(0).unwrap().until(unit));
+    let places = (1..PLACES as u64 - 1).step_by(2).map(|at| at * unit);
+    let Some(free) = places.clone().find(|&at| lock.take(at, from.clone()).is_err()) else { panic!("there is no bound") };
+    drop(lock);
+    pieces.region.store_u64(free, 7).unwrap();
+    let Request::Swap(swap) = pieces.swap_with(&there, 1) else { panic!() };
+    let asked = two.a.ask(Request::Swap(Box::new(Swap { own_offset: free, len: unit, ..*swap })));
+    assert_eq!(two.outcome(&asked), Ok(Value::Done));
+    assert_eq!((pieces.region.load_u64(free), there.words()), (Ok(7), TWOS));
+    assert!(!pieces.region.pages_are_locked());
+}

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Runs of pages that a region may consist of: each is a mapping or two, and can keep a file alive.
 const RUNS_MAX: usize = 256;
 
+/// What comes into the middle of a run makes three of it.
+const PIECES_ADDED: usize = 2;
+
 /// Some bytes of a memory file, in whole pages.
 #[derive(Clone, Debug)]
 pub struct FilePages {
@@ -154,6 +157,12 @@ impl PagesLock {
     pub fn pages(&self, offset: u64) -> Option<FilePages> {
         let runs = self.region.backed()?.runs();
         runs.iter().find_map(|run| run.within(offset, u64::MAX)).filter(|run| run.at == offset).map(|run| run.pages)
+    }
+
+    /// Can it take pages at whatever place, however many pieces it consists of already? While this lives, that stays so until it has taken some.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.region.backed().is_some_and(|backed| backed.runs().len() + PIECES_ADDED <= RUNS_MAX)
     }
 
     /// Put other pages behind the region, at `offset`: what it had there it has no more. Threads that touch them meanwhile see the one or the
