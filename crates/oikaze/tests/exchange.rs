@@ -238,6 +238,42 @@ fn exchanged_pages_outlive_the_registrations() {
     });
 }
 
+/// MEM-20.5: memory that was had back in the middle of an exchange is changed by it no more.
+#[test]
+fn what_is_had_back_meanwhile_does_not_change_any_more() {
+    const CANARY: u8 = 0xC4;
+    cluster(2, &Settings::default(), |job| {
+        let _given = job.publish("given", filled(2), Rights::ALL).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("given").unwrap();
+        job.barrier().unwrap();
+        for _ in 0..if job.rank() == 0 { 8 } else { 0 } {
+            let here = job.register(Region::private(8 << 20).unwrap()).unwrap();
+            let taken = here.clone();
+            let kept = std::thread::scope(|threads| {
+                let asking = threads.spawn(|| there.exchange(0, &here, 0, ((8 << 20) / page_size()) as u64));
+                // It has begun.
+                while taken.load_u64(0) == Ok(0) && !asking.is_finished() {
+                    std::hint::spin_loop();
+                }
+                let kept = taken.deregister().unwrap();
+                kept.fill(0, 8 << 20, CANARY).unwrap();
+                // It may have been at its end.
+                let _ = asking.join().unwrap();
+                kept
+            });
+            assert!(bytes(&kept).iter().all(|byte| *byte == CANARY));
+            there.put(0, job.register(filled(2)).unwrap().all()).wait().unwrap();
+        }
+        job.barrier().unwrap();
+    });
+}
+
+fn filled(byte: u8) -> Region {
+    let region = Region::private(8 << 20).unwrap();
+    region.fill(0, 8 << 20, byte).unwrap();
+    region
+}
+
 /// MEM-20.3: with remapping switched off all is copied, between neighbours too.
 #[test]
 fn what_is_switched_off_is_copied() {

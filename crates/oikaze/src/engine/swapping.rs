@@ -35,8 +35,8 @@ pub struct Swap {
     pub key: u64,
     /// Bytes from its start.
     pub offset: u64,
-    /// Of this node, and closed to neighbours.
-    pub own: Region,
+    /// The slot of a region of this node; neighbours do not reach it.
+    pub own: u32,
     /// Bytes from its start.
     pub own_offset: u64,
     /// Bytes.
@@ -141,8 +141,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     fn try_to_ask(&mut self, swap: Swap, completion: Arc<Completion>) -> Result<(), Arc<Completion>> {
         let Swap { at, key, offset, own, own_offset, len } = swap;
-        let Self { peers, neighbours, .. } = self;
+        let Self { peers, neighbours, memory, .. } = self;
         let swaps = &mut neighbours.swaps;
+        // Nothing begins with a region that is being deregistered.
+        let Some(own) = memory.region(own).filter(|_| !memory.is_closed(own)) else { return Err(completion) };
         let Some(neighbour) = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut()) else { return Err(completion) };
         let room = swaps.asked.iter().filter(|asked| asked.rank == at).count() < OFFERS;
         // What the other one has given must be taken: whether it can be is known before.

@@ -6,6 +6,18 @@ use crate::engine::{Request, Swap, Value};
 use oikaze_protocol::Rank;
 
 impl LocalRegion {
+    /// Have the end of the registration wait for this exchange, whatever its steps: between two of them no operation is under way. `None`: it is
+    /// registered no more.
+    pub(crate) fn exchanging<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let inside = self.inner.direct.enter()?;
+        let outcome = work();
+        drop(inside);
+        if self.inner.direct.is_over() {
+            self.inner.node.tell_waiters();
+        }
+        Some(outcome)
+    }
+
     /// No neighbour reaches the memory by itself any more, now or later: it would not see what has changed place (MEM-20.4).
     pub(crate) fn keep_neighbours_out(&self) {
         let (node, region) = (&self.inner.node, &self.inner.region);
@@ -18,7 +30,7 @@ impl LocalRegion {
     /// Exchange as many as `len` bytes of whole units with a neighbour's region, as far as they are found in one piece; how many. Waits for the
     /// neighbour's answer, or its end: an exchange is not left half done.
     pub(crate) fn swap_pages(&self, own_offset: u64, at: Rank, key: u64, offset: u64, len: u64) -> Result<u64> {
-        let swap = Swap { at, key, offset, own: self.inner.region.clone(), own_offset, len };
+        let swap = Swap { at, key, offset, own: self.inner.registered.slot, own_offset, len };
         let asked = self.inner.node.submit(Request::Swap(Box::new(swap)), None);
         match self.inner.node.outcome(&format_args!("exchanging pages with node {at}"), &asked, None)? {
             Value::Swapped(len) => Ok(len),

@@ -2,8 +2,8 @@
 
 use super::RemoteRegion;
 use crate::{LocalRegion, Result};
-use oikaze_os::memory::Region;
 use oikaze_os::memory::placement::{Pages, Placed, Placement, PlacementError, Way, check, page_size, whole_units};
+use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::rma::Rights;
 use std::ops::Range;
 
@@ -38,6 +38,8 @@ impl RemoteRegion {
     /// # Errors
     /// A misaligned offset, pages outside a region, ranges with bytes in common: nothing has changed. What the owner does not grant, or its end, is
     /// noticed on the way: then each page of `here` has its own content or the other one, and no content is lost that was here.
+    /// If the kernel refuses to map what has come (`vm.max_map_count`), that is lost, and the peer has the pages of `here`, shared with them from then
+    /// on; the error says so. Deregistering `here` meanwhile ends the exchange after the step that is under way.
     pub fn exchange(&self, offset: u64, here: &LocalRegion, here_offset: u64, pages: u64) -> Result<Placed> {
         let len = check(Pages { region: here, offset: here_offset }, pages)?;
         let page = page_size() as u64;
@@ -53,11 +55,8 @@ impl RemoteRegion {
             self.get(offset.saturating_add(len), nothing.slice(0..0)?).wait()?;
         }
         let units = self.whole_units(offset, here, here_offset, len);
-        let mut both = Both { there: self, offset, here, here_offset, aside: None, placed: Placed::default() };
-        both.copy(0..units.start)?;
-        let swapped = both.swap(units.clone())?;
-        both.copy(units.start + swapped..len)?;
-        Ok(both.placed)
+        let both = Both { there: self, offset, here, here_offset, aside: None, placed: Placed::default() };
+        here.exchanging(|| both.exchange(units, len)).unwrap_or_else(|| Err(MemoryError::NotRegistered.into()))
     }
 
     fn is_of(&self, here: &LocalRegion) -> bool {
@@ -90,6 +89,13 @@ struct Both<'r> {
 }
 
 impl Both<'_> {
+    fn exchange(mut self, units: Range<u64>, len: u64) -> Result<Placed> {
+        self.copy(0..units.start)?;
+        let swapped = self.swap(units.clone())?;
+        self.copy(units.start + swapped..len)?;
+        Ok(self.placed)
+    }
+
     /// Have pages change place (MEM-20.1), as far as the owner of the others does that; how many bytes.
     fn swap(&mut self, range: Range<u64>) -> Result<u64> {
         if range.is_empty() {

@@ -101,6 +101,12 @@ impl Hazard {
         heavy();
     }
 
+    /// Has it ended?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
     /// Has it ended, with somebody still inside?
     #[must_use]
     pub fn is_ending(&self) -> bool {

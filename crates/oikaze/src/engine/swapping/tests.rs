@@ -49,7 +49,7 @@ impl Place {
 
     /// All of it with all of that.
     fn swap_with(&self, there: &Place, at: Rank) -> Request {
-        let (key, own) = (there.registered.key, self.region.clone());
+        let (key, own) = (there.registered.key, self.registered.slot);
         self.region.leave_file();
         Request::Swap(Box::new(Swap { at, key, offset: 0, own, own_offset: 0, len: UNITS * self.unit }))
     }
@@ -130,7 +130,7 @@ fn what_cannot_be_exchanged_is_told() {
         let asked = two.a.ask(Request::Swap(swap));
         two.outcome(&asked)
     };
-    let small = Region::shared(4096).unwrap();
+    let small = two.a.engine.memory().insert(Region::shared(4096).unwrap(), Rights::ALL).unwrap();
     let refused: [&dyn Fn(&mut Swap); 8] = [
         &|swap| swap.key ^= 1,
         &|swap| swap.at = 0,
@@ -139,7 +139,7 @@ fn what_cannot_be_exchanged_is_told() {
         &|swap| swap.offset = u64::MAX - here.unit + 1,
         &|swap| swap.len -= 4096,
         &|swap| swap.own_offset = UNITS * here.unit,
-        &|swap| swap.own = small.clone(),
+        &|swap| swap.own = small.slot,
     ];
     for (which, change) in refused.into_iter().enumerate() {
         assert_eq!(ask(&mut two, change), Ok(Value::Done), "{which}");
@@ -226,4 +226,14 @@ fn who_cannot_take_does_not_ask() {
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((pieces.region.load_u64(free), there.words()), (Ok(7), TWOS));
     assert!(!pieces.region.pages_are_locked());
+}
+
+/// MEM-20.5: what is being deregistered changes no more.
+#[test]
+fn a_closed_region_asks_for_nothing() {
+    let Some((mut two, here, there)) = two() else { return };
+    assert!(two.a.engine.close_region(here.registered.slot));
+    let asked = two.a.ask(here.swap_with(&there, 1));
+    assert_eq!(two.outcome(&asked), Ok(Value::Done));
+    assert_eq!((here.words(), there.words()), (ONES, TWOS));
 }
