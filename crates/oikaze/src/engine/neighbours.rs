@@ -279,7 +279,7 @@ pub(super) fn hear(neighbour: &mut Neighbour) -> bool {
             Ok(None) => break,
             Ok(Some(said)) if Line::is_wake(&said) => {}
             Ok(Some(said)) if Offer::is_one(&said) => match Offer::from_said(said) {
-                Some(offer) if neighbour.offers.len() < OFFERS => neighbour.offers.push(offer),
+                Some(offer) if neighbour.offers.len() < 2 * OFFERS => neighbour.offers.push(offer),
                 _ => return false,
             },
             Ok(Some(said)) => match Handed::from_said(said) {

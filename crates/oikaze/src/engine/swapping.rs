@@ -18,7 +18,7 @@ use oikaze_protocol::rma::Rights;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Pages of one neighbour that lie here and are not dealt with; questions that it is asked at a time.
+/// Questions that a neighbour is asked at a time. As many of its own may lie here, beside its answers.
 pub(super) const OFFERS: usize = 64;
 
 /// What is said in the socket: one of these; then number, key, offset, offset in the file, and length, each u64. An answer has no key or offset.

@@ -237,3 +237,18 @@ fn a_closed_region_asks_for_nothing() {
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((here.words(), there.words()), (ONES, TWOS));
 }
+
+/// What a neighbour asks for and what it answers lie here side by side, each as many as may be under way, and no more.
+#[test]
+fn as_many_may_be_under_way_in_each_direction() {
+    let Some((mut two, here, _there)) = two() else { return };
+    let pages = here.region.lock_pages().unwrap().pages(0).unwrap();
+    let mut says = |word, number| {
+        say(two.b.engine.neighbour(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
+        super::super::neighbours::hear(two.a.engine.neighbour(1).unwrap())
+    };
+    for number in 0..OFFERS as u64 {
+        assert!(says(QUESTION, number) && says(ANSWER, number), "{number}");
+    }
+    assert!(!says(QUESTION, OFFERS as u64));
+}
