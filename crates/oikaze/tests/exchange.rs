@@ -204,6 +204,9 @@ fn mistakes_between_two_nodes_are_told_and_change_nothing() {
         assert!(said(read.exchange(0, &mine, 0, pages)).contains("does not grant"));
         let own = job.peer(job.rank()).unwrap().region("mine").unwrap();
         assert!(said(own.exchange(0, &mine, page, 2)).contains("in common"));
+        let again = job.register((*mine).clone()).unwrap();
+        assert!(said(own.exchange(0, &again, page, 2)).contains("in common"), "the same memory, under another key");
+        drop(again);
         assert!(bytes(&mine).iter().all(|byte| *byte == 1 + job.rank() as u8));
         job.barrier().unwrap();
         // What the network or the ring brings is refused as it is by the owner's own rights.

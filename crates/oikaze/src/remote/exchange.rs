@@ -59,8 +59,12 @@ impl RemoteRegion {
         here.exchanging(|| both.exchange(units, len)).unwrap_or_else(|| Err(MemoryError::NotRegistered.into()))
     }
 
+    /// Is it the same memory, under whatever key?
     fn is_of(&self, here: &LocalRegion) -> bool {
-        self.published.key == here.key()
+        let (rank, key) = (self.peer.rank, self.published.key);
+        self.peer
+            .node
+            .with_engine(|engine| rank == engine.rank() && engine.memory().of_key(key).is_some_and(|of| of.is_same(here)))
     }
 
     /// The part of both ranges whose pages may change place, in bytes from their beginnings.

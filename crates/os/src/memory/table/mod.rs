@@ -244,6 +244,12 @@ impl RegionTable {
         Err(Refusal::NotPresent)
     }
 
+    /// The region that peers reach by this key.
+    #[must_use]
+    pub fn of_key(&self, key: u64) -> Option<&Region> {
+        self.region(self.keys.find(key)?)
+    }
+
     /// The region in a live slot.
     #[must_use]
     pub fn region(&self, slot: u32) -> Option<&Region> {
