@@ -14,7 +14,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SealFlags, fcntl_get_seals, fstat};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Longer memory is mapped where huge pages fit.
 const HUGE: usize = 2 << 20;
@@ -190,6 +190,10 @@ impl Mapped {
         if !self.rights.contains(right) || self.cut_off.load(Ordering::Relaxed) {
             return None;
         }
+        // Whoever sees what is stored here from now on is to see all that this thread has stored before, in this region or another: an earlier
+        // put is complete. A light fence keeps no processor from turning two plain stores round; this one, where the processor does not, is no
+        // instruction.
+        fence(Ordering::AcqRel);
         let inside = Inside(self, self.marks.set(self.index, place()));
         fences::light(self.asymmetric);
         (!self.marks.is_over(self.index)).then_some(inside)
