@@ -8,51 +8,45 @@ use std::cell::Cell;
 const TOGETHER: u32 = 128;
 
 thread_local! {
-    /// How many batches this thread is in, one in another; and its posts since a turn was run for them.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static POSTS: Cell<u32> = const { Cell::new(0) };
-    /// It has posted something since a batch of it has last been taken up.
-    static POSTED: Cell<bool> = const { Cell::new(false) };
-    /// When the latest of them began: to look at the clock for every post would cost as much as the post.
-    static SINCE: Cell<Time> = const { Cell::new(Time(0)) };
+    /// The batch that this thread is in; of several, one in another, the innermost.
+    static BATCH: Cell<Option<Batch>> = const { Cell::new(None) };
 }
 
-/// This thread is in a batch.
-pub(super) struct Cork;
+/// Posts to one node: those to another do not wait, for its end runs no turn of theirs.
+#[derive(Clone, Copy)]
+struct Batch {
+    node: usize,
+    /// When it began, by the node's clock: to look at it for every post would cost as much as the post.
+    since: Time,
+    /// Posts since a turn was run for them.
+    posts: u32,
+    /// There was one at all.
+    posted: bool,
+}
+
+/// This thread is in a batch, until it is [lifted](Cork::lift).
+pub(super) struct Cork {
+    outer: Option<Batch>,
+}
 
 impl Cork {
-    pub fn new(now: Time) -> Self {
-        DEPTH.set(DEPTH.get() + 1);
-        SINCE.set(now);
-        Self
+    pub fn new(node: usize, now: Time) -> Self {
+        Self { outer: BATCH.replace(Some(Batch { node, since: now, posts: 0, posted: false })) }
     }
 
-    /// When this thread's batch began.
-    pub fn since() -> Time {
-        SINCE.get()
-    }
-
-    /// This thread has posted something: may it wait for more?
-    pub fn holds_post() -> bool {
-        if DEPTH.get() == 0 {
-            return false;
-        }
-        POSTED.set(true);
-        POSTS.set((POSTS.get() + 1) % TOGETHER);
-        POSTS.get() != 0
-    }
-
-    /// Was something posted in the batch that has ended, which is to be taken up now?
-    pub fn take_posted() -> bool {
-        POSTED.replace(false)
+    /// The batch has ended, and the one around it goes on: was something posted in it, which is to be taken up now?
+    pub fn lift(&mut self) -> bool {
+        BATCH.replace(self.outer.take()).is_some_and(|batch| batch.posted)
     }
 }
 
-impl Drop for Cork {
-    fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
-        POSTS.set(0);
-    }
+/// This thread has posted something to this node: if it may wait for more, since when others do.
+pub(super) fn hold_post(node: usize) -> Option<Time> {
+    let mut batch = BATCH.get().filter(|batch| batch.node == node)?;
+    batch.posted = true;
+    batch.posts = (batch.posts + 1) % TOGETHER;
+    BATCH.set(Some(batch));
+    (batch.posts != 0).then_some(batch.since)
 }
 
 #[cfg(test)]
@@ -61,14 +55,26 @@ mod tests {
 
     #[test]
     fn posts_wait_while_a_batch_lasts_but_not_for_ever() {
-        assert!(!Cork::holds_post());
-        let outer = Cork::new(Time(5));
-        assert_eq!(Cork::since(), Time(5));
-        drop(Cork::new(Time(6)));
-        let held = (0..2 * TOGETHER).filter(|_| Cork::holds_post()).count();
+        assert_eq!(hold_post(1), None);
+        let mut outer = Cork::new(1, Time(5));
+        assert!(!Cork::new(1, Time(6)).lift());
+        let held = (0..2 * TOGETHER).filter_map(|_| hold_post(1)).inspect(|since| assert_eq!(*since, Time(5))).count();
         assert_eq!(held, 2 * (TOGETHER as usize - 1));
-        assert!(Cork::take_posted() && !Cork::take_posted());
-        drop(outer);
-        assert!(!Cork::holds_post() && !Cork::take_posted());
+        assert!(outer.lift());
+        assert_eq!(hold_post(1), None);
+    }
+
+    #[test]
+    fn a_batch_is_of_one_node() {
+        let mut outer = Cork::new(1, Time(5));
+        assert_eq!((hold_post(2), hold_post(1)), (None, Some(Time(5))));
+        let mut inner = Cork::new(2, Time(9));
+        assert_eq!((hold_post(1), hold_post(2)), (None, Some(Time(9))), "each by its own clock");
+        assert!(inner.lift());
+        assert!(outer.lift(), "what was posted before the inner one began is not forgotten");
+        let mut outer = Cork::new(1, Time(5));
+        let mut inner = Cork::new(2, Time(9));
+        assert_eq!(hold_post(2), Some(Time(9)));
+        assert!(inner.lift() && !outer.lift());
     }
 }

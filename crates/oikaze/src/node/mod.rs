@@ -180,8 +180,8 @@ impl Node {
     /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
     /// requests are taken up in their order.
     pub fn push(&self, submission: Submission) {
-        let held = cork::Cork::holds_post();
-        let now = if held { cork::Cork::since() } else { self.now() };
+        let since = cork::hold_post(self.number());
+        let (held, now) = (since.is_some(), since.unwrap_or_else(|| self.now()));
         let Some(mut engine) = self.engine.try_enter() else {
             self.leave_to_holder(submission);
             if !held {
@@ -226,10 +226,10 @@ impl Node {
     /// What `posts` submits is taken up together, at its end or whenever much has come together.
     pub fn batch<T>(&self, posts: impl FnOnce() -> T) -> T {
         /// Runs the turn also if `posts` panics: others may wait for what was posted.
-        struct Flush<'n>(&'n Node);
+        struct Flush<'n>(&'n Node, cork::Cork);
         impl Drop for Flush<'_> {
             fn drop(&mut self) {
-                if !cork::Cork::take_posted() {
+                if !self.1.lift() {
                     // All was done without the engine.
                     return;
                 }
@@ -238,9 +238,13 @@ impl Node {
                 self.0.drive_meanwhile(now, || self.0.run_turns(now, RealEngine::turn_to_send));
             }
         }
-        let _flushed_after = Flush(self);
-        let _uncorked_before = cork::Cork::new(self.now());
+        let _flushed_after = Flush(self, cork::Cork::new(self.number(), self.now()));
         posts()
+    }
+
+    /// Tells it from the other nodes of this process.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Run one turn, unless another thread is in one (which then sees what we submitted).
