@@ -127,7 +127,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let mut upper = Upward { rma, coherence, memory, pages, bodies };
             // Of what has gone into a ring, the sender keeps nothing that it could send again (MEM-1.11).
             upper.memory.wait_for_pages(true);
-            let most = if self.straight > 0 { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
+            // The looks at what a dead one left are numbered (MEM-16.7): each is a whole one.
+            let most = if self.straight > 0 && !neighbour.is_ending() { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
             let taken = neighbour.take(rank, most, &mut upper);
             upper.memory.wait_for_pages(false);
             match taken {

@@ -290,6 +290,11 @@ impl Neighbour {
         self.last_looks.get_or_insert(LAST_LOOKS);
     }
 
+    /// Has it ended, and is what it left behind still looked at?
+    pub fn is_ending(&self) -> bool {
+        self.last_looks.is_some()
+    }
+
     /// Has it ended, and has all been taken that it left behind?
     pub fn is_over(&mut self) -> bool {
         let Some(left) = &mut self.last_looks else { return false };

@@ -579,6 +579,33 @@ fn what_went_straight_to_one_that_ends_is_told_apart() {
     assert_eq!(a.engine.send_straight(1, Class::Ordered, 3, &[]), None);
 }
 
+/// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes straight meanwhile.
+#[test]
+fn what_a_dead_one_left_is_read_while_others_go_straight() {
+    let Two { mut a, mut b, mut now } = Two::new();
+    let mut left = 0;
+    while b.engine.send_straight(0, Class::Ordered, left, &[]).is_some() {
+        left += 1;
+        b.engine.straight = 0;
+    }
+    // The last step stays free.
+    assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
+    drop(b);
+    let mut read = 0;
+    let mut death = None;
+    while death.is_none() {
+        now += std::time::Duration::from_millis(2);
+        a.engine.straight = 1;
+        a.turn(now);
+        for arrived in std::iter::from_fn(|| a.engine.take_arrived()) {
+            assert_eq!(arrived.tag, read);
+            read += 1;
+        }
+        death = a.engine.take_death();
+    }
+    assert_eq!((read, death), (left, Some((1, Death::Ended))));
+}
+
 /// MEM-16.9: there is nothing to refuse in it.
 #[test]
 fn who_refuses_what_went_straight_is_damaged() {
