@@ -45,6 +45,12 @@ impl Passage {
         }
     }
 
+    /// Is something in the ring that no turn has taken, most likely? What was left there at the end nobody takes.
+    #[inline]
+    fn has_record(&self) -> bool {
+        self.glance.has_record() && self.ended.get().is_none()
+    }
+
     pub(super) fn end(&self, settled: u64, failure: Failure) {
         let _ = self.ended.set(End { settled, failure });
     }
@@ -83,10 +89,10 @@ impl Passages {
         self.all.len()
     }
 
-    /// Is something in a ring that no turn has taken, most likely?
+    /// Is something in any of them?
     #[inline]
     #[must_use]
     pub fn have_records(&self) -> bool {
-        self.all.iter().any(|passage| passage.glance.has_record())
+        self.all.iter().any(|passage| passage.has_record())
     }
 }

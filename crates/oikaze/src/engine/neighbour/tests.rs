@@ -606,6 +606,19 @@ fn what_a_dead_one_left_is_read_while_others_go_straight() {
     assert_eq!((read, death), (left, Some((1, Death::Ended))));
 }
 
+/// What lies in the ring of one that is over nobody looks for any more.
+#[test]
+fn a_ring_that_is_over_has_no_records() {
+    let (mut node, mut pair) = facing_a_hostile_one();
+    let passages = node.engine.passages();
+    put(&mut pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]);
+    assert!(passages.have_records());
+    (2..4).for_each(|now| node.turn(Time(now)));
+    assert!(!node.engine.is_neighbour(1));
+    put(&mut pair, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&[0; 8])]);
+    assert!(!passages.have_records());
+}
+
 /// MEM-16.9: there is nothing to refuse in it.
 #[test]
 fn who_refuses_what_went_straight_is_damaged() {
