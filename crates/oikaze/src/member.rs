@@ -144,11 +144,7 @@ impl Job {
         let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        let ready = || match next() {
-            Some(arrived) => Some(Ok(arrived)),
-            None => from.and_then(|peer| Some(Err((peer, self.node.death_of(peer)?)))),
-        };
-        match self.node.wait(deadline, ready) {
+        match self.node.wait(deadline, || self.node.next_or_death(from, next)) {
             Some(Ok(arrived)) => Ok(arrived),
             Some(Err((peer, death))) => {
                 Err(self.node.failure(&"receiving a message", crate::engine::Failure::PeerLost { peer, death }))

@@ -43,6 +43,15 @@ struct Read {
     bytes: u64,
 }
 
+/// What is next, or else that there is an end. A turn puts in what came before an end, and tells of the end then: all of it may come between two looks.
+pub(super) fn next_or_end<T, E>(next: impl Fn() -> Option<T>, end: impl FnOnce() -> Option<E>) -> Option<Result<T, E>> {
+    if let Some(next) = next() {
+        return Some(Ok(next));
+    }
+    let end = end()?;
+    Some(next().ok_or(end))
+}
+
 impl Mailbox {
     /// How many messages wait.
     pub fn len(&self) -> usize {
@@ -192,6 +201,23 @@ mod tests {
         let take = |from| mailbox.take(from).map(|(arrived, _)| arrived.tag);
         assert_eq!((mailbox.len(), take(Some(1)), take(Some(0)), take(None)), (4, None, Some(1), Some(0)));
         assert_eq!((take(Some(0)), take(Some(2)), take(None), mailbox.len()), (Some(3), Some(2), None, 0));
+    }
+
+    /// A message that was put in between the look at the mail and the one at the end is read first.
+    #[test]
+    fn who_has_ended_is_told_when_all_its_messages_are_read() {
+        let mailbox = Mailbox::default();
+        let take = |last: Option<Arrived>| {
+            let end = || {
+                deposit(&mailbox, last.into_iter().collect());
+                Some("ended")
+            };
+            next_or_end(|| mailbox.take(Some(1)), end).map(|taken| taken.map(|(arrived, _)| arrived.tag))
+        };
+        assert_eq!(take(Some(message(1, 7, 1))), Some(Ok(7)));
+        assert_eq!((take(None), take(Some(message(0, 8, 1)))), (Some(Err("ended")), Some(Err("ended"))));
+        deposit(&mailbox, vec![message(1, 9, 1)]);
+        assert_eq!((take(None), next_or_end(|| mailbox.take(Some(1)), || None::<()>).is_none()), (Some(Ok(9)), true));
     }
 
     /// WIND-6.4: credit comes back exactly, sooner than a peer has used it up.

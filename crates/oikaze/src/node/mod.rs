@@ -366,6 +366,15 @@ impl Node {
         Some(arrived)
     }
 
+    /// What is next of this peer, or of any; or that the peer is dead, and nothing of it is left.
+    pub fn next_or_death<T>(
+        &self,
+        from: Option<Rank>,
+        next: impl Fn() -> Option<T>,
+    ) -> Option<std::result::Result<T, (Rank, Death)>> {
+        mailbox::next_or_end(next, || from.and_then(|peer| Some((peer, self.death_of(peer)?))))
+    }
+
     /// The oldest messages, so many at most; waits until so many are there, and is woken once, when they are. What is there meanwhile
     /// takes nothing of its senders' credit any more.
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
