@@ -141,7 +141,8 @@ fn everything(job: &Job, shared: bool) {
 
     // Ends are told by numbers, too.
     let (queue, counter) = (job.keep(job.completion_queue()).unwrap(), job.keep(job.counter()).unwrap());
-    let (told, counted) = (face.fetch_add(there, 4096, 64, 7), face.fetch_add(there, 4096, 64, 7));
+    // Not in the page that changes place over there, perhaps only now.
+    let (told, counted) = (face.fetch_add(there, 3072, 64, 7), face.fetch_add(there, 3072, 64, 7));
     let (queue, counter) = (job.kept::<CompletionQueue>(queue).unwrap(), job.kept::<Counter>(counter).unwrap());
     job.kept::<Operation<u64>>(Handle::from_bits(told)).unwrap().queue_on(&queue, told).unwrap();
     job.kept::<Operation<u64>>(Handle::from_bits(counted)).unwrap().count_on(&counter).unwrap();

@@ -8,10 +8,12 @@ mod cork;
 mod drive;
 mod helper;
 mod mailbox;
+mod outcomes;
 mod regions;
 mod sleeper;
 mod spinning;
 mod straight;
+mod submitting;
 mod turnstile;
 mod waiters;
 mod waiting;
@@ -20,7 +22,7 @@ mod watch;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting};
 
-use crate::engine::{Arrived, Completion, Engine, Failure, Keep, Passages, Request, Submission, Value, Work, tracked};
+use crate::engine::{Arrived, Engine, Failure, Passages, Request, Submission, Work};
 use crate::job::Bootstrap;
 use crate::observe::Publisher;
 use crate::role::Role;
@@ -150,101 +152,6 @@ impl Node {
         // Submissions that found it taken meanwhile.
         self.after_leaving();
         value
-    }
-
-    /// Ask for something whose outcome somebody will wait for.
-    pub fn submit(&self, request: Request, keep: Keep) -> Arc<Completion> {
-        let (submission, completion) = tracked(request, keep);
-        self.push(submission);
-        completion
-    }
-
-    /// Ask for something nobody waits for.
-    pub fn tell(&self, request: Request) {
-        self.push(Submission { request, completion: None, keep: None });
-    }
-
-    /// Ask for something that takes effect at once and sends nothing: no turn is run for it.
-    pub fn note(&self, request: Request) {
-        let submission = Submission { request, completion: None, keep: None };
-        match self.engine.try_enter() {
-            Some(mut engine) if self.submissions.is_empty() => engine.submit(submission, self.now()),
-            _ => self.leave_to_holder(submission),
-        }
-        self.after_leaving();
-        // It may be what the driver waits for, who sleeps.
-        fence(Ordering::SeqCst);
-        self.driver.wake();
-    }
-
-    /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
-    /// requests are taken up in their order.
-    pub fn push(&self, submission: Submission) {
-        let since = cork::hold_post(self.number());
-        let (held, now) = (since.is_some(), since.unwrap_or_else(|| self.now()));
-        let Some(mut engine) = self.engine.try_enter() else {
-            self.leave_to_holder(submission);
-            if !held {
-                self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
-            }
-            return;
-        };
-        if self.submissions.is_empty() {
-            engine.submit(submission, now);
-        } else {
-            self.submissions.push(submission);
-        }
-        if held {
-            drop(engine);
-            self.after_leaving();
-        } else {
-            self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_to_send)));
-        }
-    }
-
-    /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time, and the helper would only be in its way.
-    fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
-        let driving = self.role.try_drive(now.0);
-        let work = turns();
-        if let Some(driving) = driving {
-            self.leave(driving, self.end_of(work, now));
-        }
-    }
-
-    /// When a turn that began then has ended. A run of bulk takes longer than a short gap between two drivers, and is none: the helper is
-    /// not to be woken for it.
-    fn end_of(&self, work: Option<Work>, began: Time) -> Time {
-        if work.is_some_and(Work::is_long) { self.now() } else { began }
-    }
-
-    /// To be taken up by whoever is in the engine; they may just have left it, so that it must be tried again.
-    fn leave_to_holder(&self, submission: Submission) {
-        self.submissions.push(submission);
-        self.engine.ask();
-    }
-
-    /// What `posts` submits is taken up together, at its end or whenever much has come together.
-    pub fn batch<T>(&self, posts: impl FnOnce() -> T) -> T {
-        /// Runs the turn also if `posts` panics: others may wait for what was posted.
-        struct Flush<'n>(&'n Node, cork::Cork);
-        impl Drop for Flush<'_> {
-            fn drop(&mut self) {
-                if !self.1.lift() {
-                    // All was done without the engine.
-                    return;
-                }
-                self.0.engine.ask();
-                let now = self.0.now();
-                self.0.drive_meanwhile(now, || self.0.run_turns(now, RealEngine::turn_to_send));
-            }
-        }
-        let _flushed_after = Flush(self, cork::Cork::new(self.number(), self.now()));
-        posts()
-    }
-
-    /// Tells it from the other nodes of this process.
-    fn number(&self) -> usize {
-        std::ptr::from_ref(self).addr()
     }
 
     /// Run one turn, unless another thread is in one (which then sees what we submitted).
@@ -400,63 +307,6 @@ impl Node {
         lock(&self.deaths).iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
     }
 
-    /// Wait for an outcome.
-    pub fn outcome(&self, what: &dyn std::fmt::Display, completion: &Completion, limit: Option<Duration>) -> Result<Value> {
-        self.outcome_of(what, || completion.outcome(), limit)
-    }
-
-    /// Wait for an outcome, wherever it appears.
-    pub fn outcome_of(
-        &self,
-        what: &dyn std::fmt::Display,
-        mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
-        limit: Option<Duration>,
-    ) -> Result<Value> {
-        let outcome = ready().ok_or(()).or_else(|()| {
-            let begun = Instant::now();
-            self.wait(limit.and_then(|limit| begun.checked_add(limit)), ready).ok_or(begun)
-        });
-        match outcome {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(failure)) => Err(self.failure(what, failure)),
-            Err(begun) => Err(Error::Timeout { what: what.to_string(), waited: begun.elapsed() }),
-        }
-    }
-
-    /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, node 0 knows who
-    /// is late.
-    pub fn collective(&self, what: &str, request: Request, limit: Option<Duration>) -> Result<Value> {
-        let completion = self.submit(request, None);
-        let late = |waited| {
-            let what = match self.with_engine(|engine| (engine.rank(), engine.coherence().late())) {
-                (0, late) if !late.is_empty() => format!("{what}, to which node {} has not come", ranks(&late)),
-                (0, _) => what.to_owned(),
-                _ => format!("{what} (node 0 tells who has not come)"),
-            };
-            Error::Timeout { what, waited }
-        };
-        self.outcome(&what, &completion, limit).map_err(|error| match error {
-            Error::Timeout { waited, .. } => late(waited),
-            other => other,
-        })
-    }
-
-    /// The error of an operation that failed, with the launcher's reason if a node is lost.
-    pub fn failure(&self, what: &dyn std::fmt::Display, failure: Failure) -> Error {
-        let shared = matches!(failure, Failure::Coherence(_));
-        let error = Error::failed(what.to_string(), failure);
-        let lost = error.lost_peer().is_some();
-        if lost || shared {
-            self.failed.store(true, Ordering::Relaxed);
-        }
-        if lost { error.with_reason(self.bootstrap.aborted()) } else { error }
-    }
-
-    /// Has an error that concerns all nodes been handed to the program?
-    pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
-    }
-
     /// The descriptor that is readable when there is news.
     pub fn news(&self) -> &Event {
         self.news_wanted.store(true, Ordering::SeqCst);
@@ -525,16 +375,6 @@ impl Node {
     fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
-}
-
-/// Some of them, for a message.
-fn ranks(ranks: &[Rank]) -> String {
-    const SOME: usize = 8;
-    let mut text: Vec<String> = ranks.iter().take(SOME).map(Rank::to_string).collect();
-    if ranks.len() > SOME {
-        text.push(format!("{} more", ranks.len() - SOME));
-    }
-    text.join(", ")
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,5 +1,8 @@
 //! Two engines whose messages go through rings, turn by turn; the connection beside them is a wire in memory.
 
+mod damaged;
+mod straight;
+
 use super::super::tests::{Node, Queue, Wire, step};
 use super::super::{Completion, Failure, Request, Value};
 use oikaze_os::memory::{Region, Registered};
@@ -66,6 +69,32 @@ fn region(node: &mut Node, len: usize) -> (Region, Registered) {
 
 fn send(class: Class, tag: u64, body: Body) -> Request {
     Request::Send { to: 1, class, tag, body }
+}
+
+/// A node with one neighbour, whose side of the rings the test writes: its memory, but another line.
+pub(in crate::engine) fn facing_a_hostile_one() -> (Node, Pair) {
+    let memory = shared_memory().unwrap();
+    let (one, other) = Pair::both().unwrap();
+    let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
+    let hostile = Pair::new(&memory, Side::Called, line).unwrap();
+    let mine = Pair::new(&memory, Side::Caller, kept).unwrap();
+    (Node::with_neighbours(0, 2, Wire::default(), vec![(1, mine)]), hostile)
+}
+
+fn put(pair: &mut Pair, heading: Heading, parts: &[Part<'_>]) {
+    assert!(pair.outward.put(heading, parts).is_ok());
+}
+
+/// The heading and head of a user's message in one record.
+fn whole() -> (Heading, Vec<u8>) {
+    let head = Operation::User { tag: 1 }.encode();
+    (Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false }, head.to_vec())
+}
+
+/// The beginning of a user's message of so many bytes.
+fn begin(pair: &mut Pair, len: u64) {
+    let (heading, head) = whole();
+    put(pair, Heading { kind: Kind::Begin, ..heading }, &[Part::Bytes(&len.to_le_bytes()), Part::Bytes(&head)]);
 }
 
 /// MEM-16.3: what Wind carries, rings carry: in every length, from inline bodies and from regions, and nothing goes over the network.
@@ -224,111 +253,6 @@ fn a_goodbye_is_no_loss() {
     assert_eq!(a.engine.take_death(), Some((1, Death::Closed)));
 }
 
-/// A node with one neighbour, whose side of the rings the test writes: its memory, but another line.
-pub(super) fn facing_a_hostile_one() -> (Node, Pair) {
-    let memory = shared_memory().unwrap();
-    let (one, other) = Pair::both().unwrap();
-    let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
-    let hostile = Pair::new(&memory, Side::Called, line).unwrap();
-    let mine = Pair::new(&memory, Side::Caller, kept).unwrap();
-    (Node::with_neighbours(0, 2, Wire::default(), vec![(1, mine)]), hostile)
-}
-
-fn put(pair: &mut Pair, heading: Heading, parts: &[Part<'_>]) {
-    assert!(pair.outward.put(heading, parts).is_ok());
-}
-
-/// The heading and head of a user's message in one record.
-fn whole() -> (Heading, Vec<u8>) {
-    let head = Operation::User { tag: 1 }.encode();
-    (Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false }, head.to_vec())
-}
-
-/// The beginning of a user's message of so many bytes.
-fn begin(pair: &mut Pair, len: u64) {
-    let (heading, head) = whole();
-    put(pair, Heading { kind: Kind::Begin, ..heading }, &[Part::Bytes(&len.to_le_bytes()), Part::Bytes(&head)]);
-}
-
-/// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
-#[test]
-fn a_damaged_ring_ends_its_pair() {
-    let strange: [&dyn Fn(&mut Pair); 8] = [
-        &|pair| put(pair, Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]),
-        &|pair| put(pair, Heading::plain(Kind::Withdrawn, 0), &[]),
-        &|pair| {
-            let heading = Heading { kind: Kind::Begin, class: Class::Ordered, head: 0, len: 0, flag: false };
-            put(pair, heading, &[Part::Bytes(&u64::MAX.to_le_bytes())]);
-        },
-        // A head longer than its record.
-        &|pair| put(pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]),
-        // It has read what was never written.
-        &|pair| pair.inward.settle(1 << 40),
-        // It has taken a message, and refused one that there never was: what becomes of the first is not forgotten.
-        &|pair| {
-            let heading = pair.inward.peek().unwrap().unwrap();
-            let end = pair.inward.pass(heading);
-            pair.inward.refuse(1, Refusal::NoRoom).unwrap();
-            pair.inward.settle(end);
-        },
-        // MEM-16.6: more than it may send before it is read, at once and one after another.
-        &|pair| begin(pair, CREDIT - CREDIT_OVERHEAD + 1),
-        &|pair| {
-            let (heading, head) = whole();
-            put(pair, heading, &[Part::Bytes(&head)]);
-            begin(pair, CREDIT - CREDIT_OVERHEAD);
-        },
-    ];
-    for spoil in strange {
-        let (mut a, mut hostile) = facing_a_hostile_one();
-        let waiting = a.ask(send(Class::Ordered, 1, Body::copy_of(b"something unsettled")));
-        a.turn(Time(1));
-        spoil(&mut hostile);
-        a.turn(Time(2));
-        a.turn(Time(3));
-        assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
-        let lost = Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged }));
-        assert_eq!(waiting.outcome(), lost);
-        // Though the connection was not even open: nothing goes over the network instead.
-        let late = a.ask(send(Class::Ordered, 1, Body::Empty));
-        a.turn(Time(4));
-        assert_eq!(late.outcome(), lost);
-    }
-}
-
-/// MEM-16.2: also while nothing but a message longer than the ring is under way, of which no record is settled by itself.
-#[test]
-fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
-    let (mut a, mut hostile) = facing_a_hostile_one();
-    let long = a.ask(send(Class::Ordered, 1, Body::Inline(vec![1; 3 * RING_BYTES])));
-    a.turn(Time(1));
-    assert!(!long.is_done());
-    hostile.inward.settle(1 << 40);
-    a.turn(Time(2));
-    a.turn(Time(3));
-    assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
-    assert_eq!(long.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
-}
-
-/// MEM-16.2: who asks for ever and never reads an answer does not fill this node's memory.
-#[test]
-fn questions_whose_answers_are_not_read_are_bounded() {
-    let (mut a, mut hostile) = facing_a_hostile_one();
-    let mut now = Time(1);
-    let mut death = None;
-    // An answer takes a record, too: two rings full of them, and as many as may wait.
-    for _ in 0..4 * RING_BYTES / RECORD_STEP {
-        let ask = hostile.outward.put(Heading::plain(Kind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
-        now = step(now);
-        a.turn(now);
-        death = death.or(a.engine.take_death());
-        if ask.is_err() || death.is_some() {
-            break;
-        }
-    }
-    assert_eq!(death, Some((1, Death::Damaged)));
-}
-
 /// MEM-18.1: questions that come while the ring has no room for answers are answered when it has.
 #[test]
 fn questions_are_answered_when_there_is_room() {
@@ -441,192 +365,4 @@ fn sleepers_are_woken_for_messages_and_for_settlements() {
     assert!(two.a.engine.doze(), "there is something to be seen");
     two.a.turn(two.now);
     assert!(sent.is_done());
-}
-
-/// MEM-16.9: messages that go straight, and those that do not, arrive in the order in which they were sent, each once, in whichever way they
-/// are taken; each is settled when it was taken, not before.
-#[test]
-fn messages_that_go_straight_and_others_keep_their_order() {
-    let mut two = Two::new();
-    let (mut sent, mut asked) = (Vec::new(), Vec::new());
-    let mut seen = 0;
-    let passages = two.a.engine.passages();
-    let outcome = |position: u64| passages.of(1).unwrap().outcome(position);
-    for n in 0..3000u64 {
-        let class = [Class::Ordered, Class::Sync][n as usize % 2];
-        let body = vec![n as u8; [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][n as usize % 7]];
-        let position = if n % 5 > 0 { two.a.engine.send_straight(1, class, n, &body) } else { None };
-        match position {
-            Some(position) => {
-                assert_eq!(outcome(position), None, "it was not taken");
-                sent.push(position);
-            }
-            None => {
-                asked.push(two.a.ask(send(class, n, Body::copy_of(&body))));
-                two.a.turn(two.now);
-            }
-        }
-        let mut read = |arrived: super::super::Arrived| {
-            assert_eq!((arrived.from, arrived.tag, arrived.class), (0, seen, [Class::Ordered, Class::Sync][seen as usize % 2]));
-            assert!(arrived.body.iter().all(|&byte| byte == seen as u8));
-            assert_eq!(arrived.body.len(), [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][seen as usize % 7]);
-            seen += 1;
-        };
-        match n % 11 {
-            0 => {
-                two.turn();
-                std::iter::from_fn(|| two.b.engine.take_arrived()).for_each(&mut read);
-            }
-            1..6 => std::iter::from_fn(|| two.b.engine.take_straight(Some(0))).take(3).for_each(&mut read),
-            _ => {}
-        }
-    }
-    two.turn_until(|two| two.a.engine.is_settled() && two.b.engine.is_settled());
-    let rest = std::iter::from_fn(|| two.b.engine.take_arrived()).map(|arrived| arrived.tag);
-    assert!(rest.eq(seen..3000));
-    assert!(sent.len() > 100 && asked.len() > 100, "{} {}", sent.len(), asked.len());
-    assert!(sent.into_iter().all(|position| outcome(position) == Some(Ok(Value::Done))));
-    assert!(asked.iter().all(|asked| asked.outcome() == Some(Ok(Value::Done))));
-}
-
-/// MEM-16.9, MEM-15.3: a flush waits for what went straight, and who is promised to be told of its end is told then; a fence that holds something
-/// back lets nothing past.
-#[test]
-fn flushes_and_fences_count_what_went_straight() {
-    let mut two = Two::new();
-    let positions: Vec<u64> = (0..10).map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap()).collect();
-    let flush = two.a.ask(Request::Flush { peer: Some(1) });
-    let told = Completion::new();
-    let passage = two.a.engine.passages().shared(1).unwrap();
-    let promise = |position, completion: &Arc<Completion>| {
-        let (passage, completion) = (Arc::clone(&passage), Arc::clone(completion));
-        Request::Promise { peer: 1, passage, position, completion }
-    };
-    two.a.tell(promise(positions[4], &told));
-    let fence = two.a.ask(Request::Fence { peer: Some(1) });
-    let held = two.a.ask(send(Class::Ordered, 10, Body::Empty));
-    two.a.turn(two.now);
-    assert!(fence.is_done() && !held.is_done() && !flush.is_done() && !told.is_done());
-    assert_eq!(two.a.engine.send_straight(1, Class::Ordered, 11, b"past the fence"), None);
-    for tag in 0..5 {
-        assert_eq!(two.b.engine.take_straight(None).unwrap().tag, tag);
-    }
-    two.a.turn(two.now);
-    assert!(told.is_done() && !flush.is_done() && !held.is_done());
-    assert!(passage.outcome(positions[4]).is_some() && passage.outcome(positions[5]).is_none());
-    assert_eq!(two.outcome(&held), Ok(Value::Done));
-    assert_eq!(flush.outcome(), Some(Ok(Value::Done)));
-    assert!(two.a.engine.send_straight(1, Class::Ordered, 11, b"behind it").is_some());
-    let late = Completion::new();
-    two.a.tell(promise(positions[9], &late));
-    two.a.turn(two.now);
-    assert_eq!(late.outcome(), Some(Ok(Value::Done)));
-}
-
-/// MEM-16.9, MEM-16.6: nothing overtakes what waits for credit, or a long body that is under way; and what was read straight gives its credit back.
-#[test]
-fn what_goes_straight_waits_its_turn() {
-    let mut two = Two::new();
-    let long = two.a.ask(send(Class::Ordered, 0, Body::Inline(vec![3; 4 * RING_BYTES])));
-    two.a.turn(two.now);
-    assert_eq!(two.a.engine.send_straight(1, Class::Ordered, 1, b"past it"), None);
-    assert_eq!(two.outcome(&long), Ok(Value::Done));
-    // Its credit is not given back before it is read; then all may be used again and again.
-    let read = two.b.engine.take_arrived().unwrap();
-    two.b.tell(Request::Consumed { from: 0, messages: 1, bytes: read.body.len() as u64 });
-    two.turn();
-    let each = 8192;
-    for n in 0..3 * CREDIT / each {
-        assert!(two.a.engine.send_straight(1, Class::Unordered, n, &vec![1; each as usize]).is_some(), "{n}");
-        assert_eq!(two.b.engine.take_straight(Some(0)).unwrap().tag, n);
-        if n % 64 > 60 {
-            two.turn();
-        }
-    }
-}
-
-/// MEM-16.9: the turn is never far, whatever goes past it.
-#[test]
-fn after_some_messages_that_went_straight_a_look_is_due() {
-    let mut two = Two::new();
-    two.turn();
-    let mut sent = 0;
-    while two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() {
-        sent += 1;
-    }
-    let taken = std::iter::from_fn(|| two.b.engine.take_straight(None)).count();
-    assert_eq!((sent, taken), (STRAIGHT_A_TURN as usize, STRAIGHT_A_TURN as usize));
-    two.turn();
-    assert!(two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() && two.b.engine.take_straight(None).is_some());
-}
-
-/// MEM-16.7: of what went straight to a neighbour that has ended, what it had taken is done.
-#[test]
-fn what_went_straight_to_one_that_ends_is_told_apart() {
-    let Two { mut a, mut b, now } = Two::new();
-    let [taken, left] = [1, 2].map(|tag| a.engine.send_straight(1, Class::Ordered, tag, b"a word").unwrap());
-    assert_eq!(b.engine.take_straight(None).unwrap().tag, 1);
-    let flush = a.ask(Request::Flush { peer: None });
-    a.turn(now);
-    drop(b);
-    let now = now + std::time::Duration::from_millis(2);
-    let passages = a.engine.passages();
-    (0..2).for_each(|_| a.turn(now));
-    let outcome = |position| passages.of(1).unwrap().outcome(position);
-    assert_eq!(outcome(taken), Some(Ok(Value::Done)));
-    assert_eq!(outcome(left), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
-    assert!(flush.is_done(), "nothing is waited for any more");
-    assert_eq!(a.engine.send_straight(1, Class::Ordered, 3, &[]), None);
-}
-
-/// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes straight meanwhile.
-#[test]
-fn what_a_dead_one_left_is_read_while_others_go_straight() {
-    let Two { mut a, mut b, mut now } = Two::new();
-    let mut left = 0;
-    while b.engine.send_straight(0, Class::Ordered, left, &[]).is_some() {
-        left += 1;
-        b.engine.straight = 0;
-    }
-    // The last step stays free.
-    assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
-    drop(b);
-    let mut read = 0;
-    let mut death = None;
-    while death.is_none() {
-        now += std::time::Duration::from_millis(2);
-        a.engine.straight = 1;
-        a.turn(now);
-        for arrived in std::iter::from_fn(|| a.engine.take_arrived()) {
-            assert_eq!(arrived.tag, read);
-            read += 1;
-        }
-        death = a.engine.take_death();
-    }
-    assert_eq!((read, death), (left, Some((1, Death::Ended))));
-}
-
-/// What lies in the ring of one that is over nobody looks for any more.
-#[test]
-fn a_ring_that_is_over_has_no_records() {
-    let (mut node, mut pair) = facing_a_hostile_one();
-    let passages = node.engine.passages();
-    put(&mut pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]);
-    assert!(passages.have_records());
-    (2..4).for_each(|now| node.turn(Time(now)));
-    assert!(!node.engine.is_neighbour(1));
-    put(&mut pair, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&[0; 8])]);
-    assert!(!passages.have_records());
-}
-
-/// MEM-16.9: there is nothing to refuse in it.
-#[test]
-fn who_refuses_what_went_straight_is_damaged() {
-    let (mut node, mut pair) = facing_a_hostile_one();
-    let position = node.engine.send_straight(1, Class::Ordered, 1, b"a word").unwrap();
-    pair.inward.refuse(position, Refusal::NoRoom).unwrap();
-    pair.inward.settle(position);
-    node.turn(Time(2_000_000));
-    node.turn(Time(2_000_000));
-    assert!(!node.engine.is_neighbour(1));
 }

@@ -1,0 +1,191 @@
+//! Messages that go straight into the ring and out of it (MEM-16.9).
+
+use super::*;
+
+/// MEM-16.9: messages that go straight, and those that do not, arrive in the order in which they were sent, each once, in whichever way they
+/// are taken; each is settled when it was taken, not before.
+#[test]
+fn messages_that_go_straight_and_others_keep_their_order() {
+    let mut two = Two::new();
+    let (mut sent, mut asked) = (Vec::new(), Vec::new());
+    let mut seen = 0;
+    let passages = two.a.engine.passages();
+    let outcome = |position: u64| passages.of(1).unwrap().outcome(position);
+    for n in 0..3000u64 {
+        let class = [Class::Ordered, Class::Sync][n as usize % 2];
+        let body = vec![n as u8; [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][n as usize % 7]];
+        let position = if n % 5 > 0 { two.a.engine.send_straight(1, class, n, &body) } else { None };
+        match position {
+            Some(position) => {
+                assert_eq!(outcome(position), None, "it was not taken");
+                sent.push(position);
+            }
+            None => {
+                asked.push(two.a.ask(send(class, n, Body::copy_of(&body))));
+                two.a.turn(two.now);
+            }
+        }
+        let mut read = |arrived: crate::engine::Arrived| {
+            assert_eq!((arrived.from, arrived.tag, arrived.class), (0, seen, [Class::Ordered, Class::Sync][seen as usize % 2]));
+            assert!(arrived.body.iter().all(|&byte| byte == seen as u8));
+            assert_eq!(arrived.body.len(), [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][seen as usize % 7]);
+            seen += 1;
+        };
+        match n % 11 {
+            0 => {
+                two.turn();
+                std::iter::from_fn(|| two.b.engine.take_arrived()).for_each(&mut read);
+            }
+            1..6 => std::iter::from_fn(|| two.b.engine.take_straight(Some(0))).take(3).for_each(&mut read),
+            _ => {}
+        }
+    }
+    two.turn_until(|two| two.a.engine.is_settled() && two.b.engine.is_settled());
+    let rest = std::iter::from_fn(|| two.b.engine.take_arrived()).map(|arrived| arrived.tag);
+    assert!(rest.eq(seen..3000));
+    assert!(sent.len() > 100 && asked.len() > 100, "{} {}", sent.len(), asked.len());
+    assert!(sent.into_iter().all(|position| outcome(position) == Some(Ok(Value::Done))));
+    assert!(asked.iter().all(|asked| asked.outcome() == Some(Ok(Value::Done))));
+}
+
+/// MEM-16.9, MEM-15.3: a flush waits for what went straight, and who is promised to be told of its end is told then; a fence that holds something
+/// back lets nothing past.
+#[test]
+fn flushes_and_fences_count_what_went_straight() {
+    let mut two = Two::new();
+    let positions: Vec<u64> = (0..10).map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap()).collect();
+    let flush = two.a.ask(Request::Flush { peer: Some(1) });
+    let told = Completion::new();
+    let passage = two.a.engine.passages().shared(1).unwrap();
+    let promise = |position, completion: &Arc<Completion>| {
+        let (passage, completion) = (Arc::clone(&passage), Arc::clone(completion));
+        Request::Promise { peer: 1, passage, position, completion }
+    };
+    two.a.tell(promise(positions[4], &told));
+    let fence = two.a.ask(Request::Fence { peer: Some(1) });
+    let held = two.a.ask(send(Class::Ordered, 10, Body::Empty));
+    two.a.turn(two.now);
+    assert!(fence.is_done() && !held.is_done() && !flush.is_done() && !told.is_done());
+    assert_eq!(two.a.engine.send_straight(1, Class::Ordered, 11, b"past the fence"), None);
+    for tag in 0..5 {
+        assert_eq!(two.b.engine.take_straight(None).unwrap().tag, tag);
+    }
+    two.a.turn(two.now);
+    assert!(told.is_done() && !flush.is_done() && !held.is_done());
+    assert!(passage.outcome(positions[4]).is_some() && passage.outcome(positions[5]).is_none());
+    assert_eq!(two.outcome(&held), Ok(Value::Done));
+    assert_eq!(flush.outcome(), Some(Ok(Value::Done)));
+    assert!(two.a.engine.send_straight(1, Class::Ordered, 11, b"behind it").is_some());
+    let late = Completion::new();
+    two.a.tell(promise(positions[9], &late));
+    two.a.turn(two.now);
+    assert_eq!(late.outcome(), Some(Ok(Value::Done)));
+}
+
+/// MEM-16.9, MEM-16.6: nothing overtakes what waits for credit, or a long body that is under way; and what was read straight gives its credit back.
+#[test]
+fn what_goes_straight_waits_its_turn() {
+    let mut two = Two::new();
+    let long = two.a.ask(send(Class::Ordered, 0, Body::Inline(vec![3; 4 * RING_BYTES])));
+    two.a.turn(two.now);
+    assert_eq!(two.a.engine.send_straight(1, Class::Ordered, 1, b"past it"), None);
+    assert_eq!(two.outcome(&long), Ok(Value::Done));
+    // Its credit is not given back before it is read; then all may be used again and again.
+    let read = two.b.engine.take_arrived().unwrap();
+    two.b.tell(Request::Consumed { from: 0, messages: 1, bytes: read.body.len() as u64 });
+    two.turn();
+    let each = 8192;
+    for n in 0..3 * CREDIT / each {
+        assert!(two.a.engine.send_straight(1, Class::Unordered, n, &vec![1; each as usize]).is_some(), "{n}");
+        assert_eq!(two.b.engine.take_straight(Some(0)).unwrap().tag, n);
+        if n % 64 > 60 {
+            two.turn();
+        }
+    }
+}
+
+/// MEM-16.9: the turn is never far, whatever goes past it.
+#[test]
+fn after_some_messages_that_went_straight_a_look_is_due() {
+    let mut two = Two::new();
+    two.turn();
+    let mut sent = 0;
+    while two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() {
+        sent += 1;
+    }
+    let taken = std::iter::from_fn(|| two.b.engine.take_straight(None)).count();
+    assert_eq!((sent, taken), (STRAIGHT_A_TURN as usize, STRAIGHT_A_TURN as usize));
+    two.turn();
+    assert!(two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() && two.b.engine.take_straight(None).is_some());
+}
+
+/// MEM-16.7: of what went straight to a neighbour that has ended, what it had taken is done.
+#[test]
+fn what_went_straight_to_one_that_ends_is_told_apart() {
+    let Two { mut a, mut b, now } = Two::new();
+    let [taken, left] = [1, 2].map(|tag| a.engine.send_straight(1, Class::Ordered, tag, b"a word").unwrap());
+    assert_eq!(b.engine.take_straight(None).unwrap().tag, 1);
+    let flush = a.ask(Request::Flush { peer: None });
+    a.turn(now);
+    drop(b);
+    let now = now + std::time::Duration::from_millis(2);
+    let passages = a.engine.passages();
+    (0..2).for_each(|_| a.turn(now));
+    let outcome = |position| passages.of(1).unwrap().outcome(position);
+    assert_eq!(outcome(taken), Some(Ok(Value::Done)));
+    assert_eq!(outcome(left), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
+    assert!(flush.is_done(), "nothing is waited for any more");
+    assert_eq!(a.engine.send_straight(1, Class::Ordered, 3, &[]), None);
+}
+
+/// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes straight meanwhile.
+#[test]
+fn what_a_dead_one_left_is_read_while_others_go_straight() {
+    let Two { mut a, mut b, mut now } = Two::new();
+    let mut left = 0;
+    while b.engine.send_straight(0, Class::Ordered, left, &[]).is_some() {
+        left += 1;
+        b.engine.straight = 0;
+    }
+    // The last step stays free.
+    assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
+    drop(b);
+    let mut read = 0;
+    let mut death = None;
+    while death.is_none() {
+        now += std::time::Duration::from_millis(2);
+        a.engine.straight = 1;
+        a.turn(now);
+        for arrived in std::iter::from_fn(|| a.engine.take_arrived()) {
+            assert_eq!(arrived.tag, read);
+            read += 1;
+        }
+        death = a.engine.take_death();
+    }
+    assert_eq!((read, death), (left, Some((1, Death::Ended))));
+}
+
+/// What lies in the ring of one that is over nobody looks for any more.
+#[test]
+fn a_ring_that_is_over_has_no_records() {
+    let (mut node, mut pair) = facing_a_hostile_one();
+    let passages = node.engine.passages();
+    put(&mut pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]);
+    assert!(passages.have_records());
+    (2..4).for_each(|now| node.turn(Time(now)));
+    assert!(!node.engine.is_neighbour(1));
+    put(&mut pair, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&[0; 8])]);
+    assert!(!passages.have_records());
+}
+
+/// MEM-16.9: there is nothing to refuse in it.
+#[test]
+fn who_refuses_what_went_straight_is_damaged() {
+    let (mut node, mut pair) = facing_a_hostile_one();
+    let position = node.engine.send_straight(1, Class::Ordered, 1, b"a word").unwrap();
+    pair.inward.refuse(position, Refusal::NoRoom).unwrap();
+    pair.inward.settle(position);
+    node.turn(Time(2_000_000));
+    node.turn(Time(2_000_000));
+    assert!(!node.engine.is_neighbour(1));
+}

@@ -1,0 +1,77 @@
+//! How what was asked for ends: waiting for it, and the errors that a program is handed.
+
+use super::Node;
+use crate::engine::{Completion, Failure, Request, Value};
+use crate::{Error, Result};
+use oikaze_protocol::Rank;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+impl Node {
+    /// Wait for an outcome.
+    pub fn outcome(&self, what: &dyn std::fmt::Display, completion: &Completion, limit: Option<Duration>) -> Result<Value> {
+        self.outcome_of(what, || completion.outcome(), limit)
+    }
+
+    /// Wait for an outcome, wherever it appears.
+    pub fn outcome_of(
+        &self,
+        what: &dyn std::fmt::Display,
+        mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
+        limit: Option<Duration>,
+    ) -> Result<Value> {
+        let outcome = ready().ok_or(()).or_else(|()| {
+            let begun = Instant::now();
+            self.wait(limit.and_then(|limit| begun.checked_add(limit)), ready).ok_or(begun)
+        });
+        match outcome {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(failure)) => Err(self.failure(what, failure)),
+            Err(begun) => Err(Error::Timeout { what: what.to_string(), waited: begun.elapsed() }),
+        }
+    }
+
+    /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, node 0 knows who
+    /// is late.
+    pub fn collective(&self, what: &str, request: Request, limit: Option<Duration>) -> Result<Value> {
+        let completion = self.submit(request, None);
+        let late = |waited| {
+            let what = match self.with_engine(|engine| (engine.rank(), engine.coherence().late())) {
+                (0, late) if !late.is_empty() => format!("{what}, to which node {} has not come", ranks(&late)),
+                (0, _) => what.to_owned(),
+                _ => format!("{what} (node 0 tells who has not come)"),
+            };
+            Error::Timeout { what, waited }
+        };
+        self.outcome(&what, &completion, limit).map_err(|error| match error {
+            Error::Timeout { waited, .. } => late(waited),
+            other => other,
+        })
+    }
+
+    /// The error of an operation that failed, with the launcher's reason if a node is lost.
+    pub fn failure(&self, what: &dyn std::fmt::Display, failure: Failure) -> Error {
+        let shared = matches!(failure, Failure::Coherence(_));
+        let error = Error::failed(what.to_string(), failure);
+        let lost = error.lost_peer().is_some();
+        if lost || shared {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        if lost { error.with_reason(self.bootstrap.aborted()) } else { error }
+    }
+
+    /// Has an error that concerns all nodes been handed to the program?
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Some of them, for a message.
+fn ranks(ranks: &[Rank]) -> String {
+    const SOME: usize = 8;
+    let mut text: Vec<String> = ranks.iter().take(SOME).map(Rank::to_string).collect();
+    if ranks.len() > SOME {
+        text.push(format!("{} more", ranks.len() - SOME));
+    }
+    text.join(", ")
+}

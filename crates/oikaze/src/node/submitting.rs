@@ -1,0 +1,104 @@
+//! How requests come to the engine: straight, by whoever is in it, or several together.
+
+use super::{Node, RealEngine, cork};
+use crate::engine::{Completion, Keep, Request, Submission, Work, tracked};
+use oikaze_protocol::time::Time;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+impl Node {
+    /// Ask for something whose outcome somebody will wait for.
+    pub fn submit(&self, request: Request, keep: Keep) -> Arc<Completion> {
+        let (submission, completion) = tracked(request, keep);
+        self.push(submission);
+        completion
+    }
+
+    /// Ask for something nobody waits for.
+    pub fn tell(&self, request: Request) {
+        self.push(Submission { request, completion: None, keep: None });
+    }
+
+    /// Ask for something that takes effect at once and sends nothing: no turn is run for it.
+    pub fn note(&self, request: Request) {
+        let submission = Submission { request, completion: None, keep: None };
+        match self.engine.try_enter() {
+            Some(mut engine) if self.submissions.is_empty() => engine.submit(submission, self.now()),
+            _ => self.leave_to_holder(submission),
+        }
+        self.after_leaving();
+        // It may be what the driver waits for, who sleeps.
+        fence(Ordering::SeqCst);
+        self.driver.wake();
+    }
+
+    /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
+    /// requests are taken up in their order.
+    pub fn push(&self, submission: Submission) {
+        let since = cork::hold_post(self.number());
+        let (held, now) = (since.is_some(), since.unwrap_or_else(|| self.now()));
+        let Some(mut engine) = self.engine.try_enter() else {
+            self.leave_to_holder(submission);
+            if !held {
+                self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
+            }
+            return;
+        };
+        if self.submissions.is_empty() {
+            engine.submit(submission, now);
+        } else {
+            self.submissions.push(submission);
+        }
+        if held {
+            drop(engine);
+            self.after_leaving();
+        } else {
+            self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_to_send)));
+        }
+    }
+
+    /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time, and the helper would only be in its way.
+    fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
+        let driving = self.role.try_drive(now.0);
+        let work = turns();
+        if let Some(driving) = driving {
+            self.leave(driving, self.end_of(work, now));
+        }
+    }
+
+    /// When a turn that began then has ended. A run of bulk takes longer than a short gap between two drivers, and is none: the helper is
+    /// not to be woken for it.
+    pub(super) fn end_of(&self, work: Option<Work>, began: Time) -> Time {
+        if work.is_some_and(Work::is_long) { self.now() } else { began }
+    }
+
+    /// To be taken up by whoever is in the engine; they may just have left it, so that it must be tried again.
+    pub(super) fn leave_to_holder(&self, submission: Submission) {
+        self.submissions.push(submission);
+        self.engine.ask();
+    }
+
+    /// What `posts` submits is taken up together, at its end or whenever much has come together.
+    pub fn batch<T>(&self, posts: impl FnOnce() -> T) -> T {
+        /// Runs the turn also if `posts` panics: others may wait for what was posted.
+        struct Flush<'n>(&'n Node, cork::Cork);
+        impl Drop for Flush<'_> {
+            fn drop(&mut self) {
+                if !self.1.lift() {
+                    // All was done without the engine.
+                    return;
+                }
+                self.0.engine.ask();
+                let now = self.0.now();
+                self.0.drive_meanwhile(now, || self.0.run_turns(now, RealEngine::turn_to_send));
+            }
+        }
+        let _flushed_after = Flush(self, cork::Cork::new(self.number(), self.now()));
+        posts()
+    }
+
+    /// Tells it from the other nodes of this process.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
