@@ -5,7 +5,7 @@ mod support;
 use oikaze::job::Settings;
 use oikaze::{
     Accumulation, AtomicOp, Block, Change, Class, Combine, CompletionQueue, Counter, Fifo, Handle, Job, LocalRegion, NumberKind,
-    Operation, Region, RegionId, RemoteFifo, RemoteId, RemoteRegion, Rights, Width, page_size,
+    Operation, Region, RegionId, RegionSlice, RemoteFifo, RemoteId, RemoteRegion, Rights, Width, page_size,
 };
 use std::time::Duration;
 use support::{cluster, over_the_network};
@@ -49,10 +49,38 @@ impl Face<'_> {
         self.keep(self.there(there).put_block(block(offset), self.here(here).all(), block(0)).unwrap())
     }
 
-    fn put_list(&self, there: u64, here: u64, list: &[(u64, u64, u64)]) -> u64 {
+    /// Planes of rows, as numbers: bytes of a row, rows and their stride, planes and theirs.
+    fn get_block(&self, there: u64, offset: u64, here: u64, at: u64, [row, rows, stride, planes, plane]: [u64; 5]) -> u64 {
+        let block = |at| Block::new(at, row as u32).rows(rows as u32, stride).planes(planes as u32, plane);
+        self.keep(self.there(there).get_block(block(offset), self.here(here).all(), block(at)).unwrap())
+    }
+
+    fn put_list(&self, there: u64, here: u64, list: &[[u64; 3]]) -> u64 {
+        self.keep(self.there(there).put_list(&self.list(here, list)))
+    }
+
+    fn get_list(&self, there: u64, here: u64, list: &[[u64; 3]]) -> u64 {
+        self.keep(self.there(there).get_list(&self.list(here, list)))
+    }
+
+    /// Of each range: where there, where here, how long.
+    fn list(&self, here: u64, list: &[[u64; 3]]) -> Vec<(u64, RegionSlice)> {
         let here = self.here(here);
-        let one = |&(offset, at, len): &(u64, u64, u64)| (offset, here.slice(at as usize..(at + len) as usize).unwrap());
-        self.keep(self.there(there).put_list(&list.iter().map(one).collect::<Vec<_>>()))
+        list.iter().map(|&[offset, at, len]| (offset, here.slice(at as usize..(at + len) as usize).unwrap())).collect()
+    }
+
+    /// Pages of a peer's region with those of one here.
+    fn exchange(&self, there: u64, offset: u64, here: u64, at: u64, pages: u64) {
+        self.there(there).exchange(offset, &self.here(here), at, pages).unwrap();
+    }
+
+    /// Pages of two regions here.
+    fn exchange_here(&self, one: [u64; 2], other: [u64; 2], pages: u64) {
+        self.0.exchange(&self.here(one[0]), one[1], &self.here(other[0]), other[1], pages).unwrap();
+    }
+
+    fn move_pages(&self, from: [u64; 2], to: [u64; 2], pages: u64) {
+        self.0.move_pages(&self.here(from[0]), from[1], &self.here(to[0]), to[1], pages).unwrap();
     }
 
     fn fetch_add(&self, there: u64, offset: u64, bits: u32, add: u64) -> u64 {
@@ -120,7 +148,7 @@ fn everything(job: &Job, shared: bool) {
     face.here(here).store_u64(0, 11).unwrap();
     face.here(here).store_u64(8, 22).unwrap();
     face.wait(face.put(there, 64, here, 0, 16));
-    face.wait(face.put_list(there, here, &[(128, 0, 8), (256, 8, 8)]));
+    face.wait(face.put_list(there, here, &[[128, 0, 8], [256, 8, 8]]));
     face.wait(face.put_block(there, 512, here, 8, 2, 8));
     face.wait(face.accumulate(there, 64, NumberKind::U64, here, 0, 16));
     assert_eq!(face.wait(face.fetch_add(there, 72, 64, 5)), 44);
@@ -135,9 +163,12 @@ fn everything(job: &Job, shared: bool) {
     let expected = [(64, 22), (72, 50), (128, 11), (256, 22), (512, 11), (520, 22), (2048, 11)];
     expected.iter().for_each(|(at, word)| assert_eq!(face.here(target).load_u64(*at).unwrap(), *word, "at {at}"));
     assert_eq!(face.pop(mine), b"by number");
-    let page = page_size() as u64;
-    job.exchange(&face.here(here), 0, &face.here(target), page, 1).unwrap();
-    assert_eq!(words(&face.here(target), page, 2), [11, 22]);
+    // What came, in pieces and in rows.
+    face.wait(face.get_list(there, here, &[[128, 1040, 8], [64, 1048, 8]]));
+    assert_eq!(words(&face.here(here), 1040, 2), [11, 22]);
+    face.wait(face.get_block(there, 64, here, 1280, [8, 2, 64, 2, 448]));
+    assert_eq!([1280, 1344, 1728, 1792].map(|at| face.here(here).load_u64(at).unwrap()), [22, 11, 11, 0]);
+    pages_change_place(&face, there, here, target);
 
     // Ends are told by numbers, too.
     let (queue, counter) = (job.keep(job.completion_queue()).unwrap(), job.keep(job.counter()).unwrap());
@@ -152,6 +183,24 @@ fn everything(job: &Job, shared: bool) {
     counter.wait(1, Some(PATIENCE)).unwrap();
     [told, counted].into_iter().for_each(|operation| _ = face.wait(operation));
     job.barrier().unwrap();
+}
+
+/// Within the node, and with the other node.
+fn pages_change_place(face: &Face, there: u64, here: u64, target: u64) {
+    let (page, rank) = (page_size() as u64, u64::from(face.0.rank()));
+    face.0.barrier().unwrap();
+    face.exchange_here([here, 0], [target, 2 * page], 1);
+    assert_eq!(words(&face.here(target), 2 * page, 2), [11, 22]);
+    face.move_pages([target, 2 * page], [here, 0], 1);
+    assert_eq!(words(&face.here(here), 0, 2), [11, 22]);
+    // Each in its own range of the other one's.
+    let (mine, others) = ((3 + rank) * page, (4 - rank) * page);
+    face.here(target).store_u64(others, 100 + rank).unwrap();
+    face.0.barrier().unwrap();
+    face.exchange(there, mine, here, 0, 1);
+    assert_eq!(words(&face.here(here), 0, 2), [101 - rank, 0]);
+    face.0.barrier().unwrap();
+    assert_eq!(words(&face.here(target), others, 2), [11, 22]);
 }
 
 /// MEM-19.2: what a number does not mean is said.
