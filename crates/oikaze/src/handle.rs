@@ -12,7 +12,7 @@ use crate::remote::{RemoteFifo, RemoteRegion};
 use crate::{Error, Job, Result};
 use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Low bits: the place in the table. The rest is the place's generation.
 const PLACE_BITS: u32 = 24;
@@ -74,14 +74,26 @@ keepable!(
     Counter: "counter"
 );
 
-/// What a job keeps, by handle.
-pub(crate) struct Handles(Mutex<Table>);
+/// Places in the first chunk; each one after it has twice as many as the one before.
+const FIRST_CHUNK: usize = 64;
+const CHUNKS: usize = (PLACES_MAX / FIRST_CHUNK).ilog2() as usize + 1;
 
-struct Table {
-    places: Vec<Place>,
-    free: Vec<usize>,
+/// What a job keeps, by handle. Places are made in chunks that stay where they are, each place with a lock of its own: threads that look
+/// up different objects do not meet.
+pub(crate) struct Handles {
+    chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
+    free: Mutex<Free>,
     /// The first generation of each place: another one in each job, so that a handle of another job is most likely none of this one.
     first: u64,
+}
+
+/// Places that hold nothing.
+#[derive(Default)]
+struct Free {
+    /// Given back.
+    released: Vec<usize>,
+    /// From here on none was used yet.
+    unused: usize,
 }
 
 struct Place {
@@ -96,29 +108,39 @@ struct Object {
 
 impl Handles {
     pub fn new() -> Self {
-        let first = RandomState::new().hash_one(0) & GENERATION_MASK;
-        Self(Mutex::new(Table { places: Vec::new(), free: Vec::new(), first }))
+        let first = (RandomState::new().hash_one(0) & GENERATION_MASK).max(1);
+        Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Mutex::default(), first }
     }
 
     fn keep(&self, object: Object) -> Option<Handle> {
-        let mut table = lock(&self.0);
-        let place = table.free.pop().unwrap_or(table.places.len());
-        if place == table.places.len() {
-            if place == PLACES_MAX {
-                return None;
-            }
-            let generation = table.first.max(1);
-            table.places.push(Place { generation, object: None });
+        let number = self.free_place()?;
+        let (chunk, _) = chunk_of(number);
+        let empty = || Mutex::new(Place { generation: self.first, object: None });
+        self.chunks.get(chunk)?.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| empty()).collect());
+        let mut place = lock(self.place(number)?);
+        place.object = Some(object);
+        Some(Handle::new(place.generation, number))
+    }
+
+    fn free_place(&self) -> Option<usize> {
+        let mut free = lock(&self.free);
+        if let Some(number) = free.released.pop() {
+            return Some(number);
         }
-        let entry = table.places.get_mut(place)?;
-        entry.object = Some(object);
-        Some(Handle::new(entry.generation, place))
+        let number = free.unused;
+        free.unused = (number < PLACES_MAX).then_some(number + 1)?;
+        Some(number)
+    }
+
+    fn place(&self, number: usize) -> Option<&Mutex<Place>> {
+        let (chunk, at) = chunk_of(number);
+        self.chunks.get(chunk)?.get()?.get(at)
     }
 
     fn find<T>(&self, handle: Handle, use_it: impl FnOnce(&mut Place) -> T) -> Option<T> {
-        let mut table = lock(&self.0);
-        let is_it = |place: &&mut Place| place.generation == handle.generation() && place.object.is_some();
-        table.places.get_mut(handle.place()).filter(is_it).map(use_it)
+        let mut place = lock(self.place(handle.place())?);
+        let is_it = place.generation == handle.generation() && place.object.is_some();
+        is_it.then(|| use_it(&mut place))
     }
 
     fn release(&self, handle: Handle) -> Option<Object> {
@@ -127,9 +149,15 @@ impl Handles {
             place.generation = ((place.generation + 1) & GENERATION_MASK).max(1);
             place.object.take()
         })??;
-        lock(&self.0).free.push(handle.place());
+        lock(&self.free).released.push(handle.place());
         Some(object)
     }
+}
+
+/// Which chunk a place is in, and where in it.
+fn chunk_of(place: usize) -> (usize, usize) {
+    let chunk = (place / FIRST_CHUNK + 1).ilog2() as usize;
+    (chunk, place - FIRST_CHUNK * ((1 << chunk) - 1))
 }
 
 impl Job {
@@ -190,7 +218,7 @@ fn unknown(what: &str, handle: Handle) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Handle, Handles, Object};
+    use super::{CHUNKS, FIRST_CHUNK, Handle, Handles, Object, PLACES_MAX, chunk_of};
     use std::sync::Arc;
 
     fn object(number: u64) -> Object {
@@ -218,7 +246,43 @@ mod tests {
         for never in [0, 1, u64::MAX] {
             assert!(handles.release(Handle::from_bits(never)).is_none());
         }
-        assert!(handles.0.lock().unwrap().places.len() == 5, "places are used again");
+        assert_eq!(handles.free.lock().unwrap().unused, 5, "places are used again");
+    }
+
+    /// Each place is in one chunk, and no chunk holds more than it has room for.
+    #[test]
+    fn chunks_hold_all_places() {
+        let mut next = (0, 0);
+        for place in 0..PLACES_MAX {
+            if next.1 == FIRST_CHUNK << next.0 {
+                next = (next.0 + 1, 0);
+            }
+            assert_eq!(chunk_of(place), next);
+            next.1 += 1;
+        }
+        assert!(next.0 < CHUNKS);
+    }
+
+    /// MEM-19.1: threads that keep and release at once never see one another's.
+    #[test]
+    fn threads_find_their_own() {
+        let handles = Handles::new();
+        std::thread::scope(|threads| {
+            for thread in 0..4_u64 {
+                let handles = &handles;
+                threads.spawn(move || {
+                    for round in 0..200 {
+                        let kept: Vec<Handle> = (0..100).map(|n| handles.keep(object(thread << 32 | n)).unwrap()).collect();
+                        for (n, handle) in (0..).zip(kept) {
+                            let found = handles.release(handle).unwrap();
+                            assert_eq!(*found.object.downcast::<u64>().unwrap(), thread << 32 | n, "{round}");
+                            assert!(handles.find(handle, |_| ()).is_none());
+                        }
+                    }
+                });
+            }
+        });
+        assert!(handles.free.lock().unwrap().unused <= 400);
     }
 
     /// MEM-19.2.
