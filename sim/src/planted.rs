@@ -38,7 +38,7 @@ fn scenario_of(bug: Bug) -> Option<Scenario> {
         Bug::KeepNumbersOfDead | Bug::ForgetKeepalive | Bug::NoticeDeathLate => Scenario::Kill,
         Bug::TellRefusalsOnce | Bug::ForgetRights | Bug::CheckFirstByte | Bug::IgnorePages | Bug::MisplaceRow => Scenario::Memory,
         Bug::IgnoreFence | Bug::EndFlushEarly | Bug::HoldForFailed => Scenario::Memory,
-        Bug::KeepRegion | Bug::KeepAnswering | Bug::ForgetKept => Scenario::Memory,
+        Bug::KeepRegion | Bug::KeepAnswering | Bug::ForgetKept | Bug::RefuseBegun => Scenario::Memory,
         Bug::ForgetPending => Scenario::Deaths,
         Bug::TrustDoubts | Bug::ForgetProbed | Bug::RepeatTooLittle => Scenario::Fire,
         Bug::DeliverOrderedEarly | Bug::IgnoreClassRule | Bug::AcceptDuplicateMessage => Scenario::Messages,

@@ -49,11 +49,12 @@ pub enum Bug {
     CheckFirstByte = 39,
     MisplaceRow = 40,
     ForgetPending = 41,
+    RefuseBegun = 42,
 }
 
 impl Bug {
     /// All of them, for the test that plants each in turn.
-    pub const ALL: [Bug; 41] = [
+    pub const ALL: [Bug; 42] = [
         Bug::AcceptDuplicateDatagram,
         Bug::AcceptDuplicateMessage,
         Bug::DeliverOrderedEarly,
@@ -95,6 +96,7 @@ impl Bug {
         Bug::CheckFirstByte,
         Bug::MisplaceRow,
         Bug::ForgetPending,
+        Bug::RefuseBegun,
     ];
 }
 

@@ -152,7 +152,10 @@ fn place(
 ) -> Result<(), Refusal> {
     let at = within(asked.offset, asked.len, start, bytes).ok_or(Refusal::Malformed)?;
     // By key again: the region may be gone by now, and its slot another's (MEM-3.4).
-    let region = memory.locate_begun(asked.key, at, bytes.len() as u64, Rights::ATOMIC)?;
+    let region = match planted(Bug::RefuseBegun) {
+        true => memory.locate(asked.key, at, bytes.len() as u64, Rights::ATOMIC)?,
+        false => memory.locate_begun(asked.key, at, bytes.len() as u64, Rights::ATOMIC)?,
+    };
     let width = asked.how.width().bytes();
     let (wide, begun) = (width as usize, (start % width) as usize);
     let mut combine = |index: u64, elements: &[u8]| {
