@@ -188,6 +188,7 @@ impl Region {
 
     /// Bytes.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.inner.len.load(Ordering::Acquire)
     }
@@ -216,6 +217,7 @@ impl Region {
         if self.writable() { Rights::ALL } else { Rights::READ }
     }
 
+    #[inline]
     pub(super) fn writable(&self) -> bool {
         !matches!(self.inner.backing, Backing::Borrowed { writable: false, .. } | Backing::File { writable: false, .. })
     }
@@ -291,11 +293,13 @@ impl Region {
         })
     }
 
+    #[inline]
     pub(super) fn check_writable(&self) -> Result<(), AccessError> {
         if self.writable() { Ok(()) } else { Err(AccessError::ReadOnly) }
     }
 
     /// Is this range inside, without overflow?
+    #[inline]
     pub(crate) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         let size = self.len() as u64;
         match offset.checked_add(len) {
@@ -327,6 +331,7 @@ impl Region {
     }
 
     /// Address of a checked offset.
+    #[inline]
     fn at(&self, side: Side, offset: u64) -> NonNull<u8> {
         let base = match side {
             Side::Program => self.inner.view,
@@ -356,8 +361,9 @@ impl Region {
         Ok(super::Gather::new(at, len as usize, hold))
     }
 
-    /// Look at bytes where they are, through the mapping that is never watched: the source of a copy. Should somebody change them meanwhile,
-    /// what is copied is some mixture.
+    /// Look at bytes where they are: the source of a copy. Should somebody change them meanwhile, what is copied is some mixture. (Through the
+    /// program's own mapping: what it has just stored there is still on its way to the cache, from where a processor takes it at another
+    /// address of the same memory no sooner.)
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, or the lending scope has ended.
@@ -365,13 +371,7 @@ impl Region {
     pub fn with_bytes<R>(&self, offset: u64, len: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R, AccessError> {
         // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call; bytes have no invalid values. As with
         // [`super::Gather::with_bytes`], a writer races with `look` as with the kernel's copy.
-        self.reach(Side::Runtime, offset, len, |at| look(unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) }))
-    }
-
-    /// As [`Region::write`], on the runtime's behalf: through the mapping that is never watched.
-    #[cfg(not(all(test, loom)))]
-    pub(crate) fn write_as_runtime(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
-        self.write_from(Side::Runtime, offset, bytes)
+        self.reach(Side::Program, offset, len, |at| look(unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) }))
     }
 
     /// Does nobody else know of this memory? (Nobody can then begin to.)

@@ -18,6 +18,7 @@ pub struct LocalWord<'r, T> {
 impl Region {
     /// The aligned word at `offset`, of 32 or 64 bits. (What is wrong with the offset is said when it is used.)
     #[must_use]
+    #[inline]
     pub fn word<T: Word>(&self, offset: u64) -> LocalWord<'_, T> {
         LocalWord { region: self, offset, of: PhantomData }
     }
@@ -26,6 +27,7 @@ impl Region {
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, misaligned, or the lending scope has ended.
+    #[inline]
     pub fn load_u64(&self, offset: u64) -> Result<u64, AccessError> {
         self.word(offset).load()
     }
@@ -34,6 +36,7 @@ impl Region {
     ///
     /// # Errors
     /// As [`Region::atomic`].
+    #[inline]
     pub fn store_u64(&self, offset: u64, value: u64) -> Result<(), AccessError> {
         self.word(offset).store(value)
     }
@@ -82,6 +85,7 @@ impl Region {
 
     /// Calls `act` with a pointer to an aligned word of this width that stays valid until it returns. Nobody has references to it but
     /// atomic ones. Who writes through it has made sure that the region may be written.
+    #[inline]
     pub(super) fn with_word<R>(
         &self,
         side: Side,
@@ -105,6 +109,7 @@ impl<T: Word> LocalWord<'_, T> {
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, misaligned, or the lending scope has ended.
+    #[inline]
     pub fn load(self) -> Result<T, AccessError> {
         if !self.region.writable() {
             // Lent for reading: it holds still, and nothing may refer to it as if it did not.
@@ -129,6 +134,7 @@ impl<T: Word> LocalWord<'_, T> {
     ///
     /// # Errors
     /// As [`Region::atomic`].
+    #[inline]
     pub fn store(self, value: T) -> Result<(), AccessError> {
         self.region.check_writable()?;
         let bits = value.to_bits();

@@ -2,12 +2,13 @@
 //! inside meanwhile stands in memory that both map ([`Marks`]).
 
 use super::line::Line;
-use super::marks::{Marks, Seen};
+use super::marks::Marks;
 use super::memory::Memory;
 use crate::hazard::fences::{self, Reach};
 use crate::hazard::place;
 use crate::memory::Region;
 use crate::memory::mapping::Mapping;
+use core::ptr::NonNull;
 use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{AtomicOp, Rights};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -112,6 +113,9 @@ impl Bell {
 #[derive(Debug)]
 pub struct Mapped {
     region: Region,
+    /// Where it begins, which `region` keeps mapped, and its bytes.
+    at: NonNull<u8>,
+    len: u64,
     rights: Rights,
     marks: Marks,
     index: usize,
@@ -120,6 +124,11 @@ pub struct Mapped {
     bell: Bell,
     cut_off: AtomicBool,
 }
+
+// SAFETY: the pointer leads into the region's memory, which is reached from any thread, through raw copies and atomics only.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
 
 /// What a neighbour has given: its file, and what was said with it.
 #[derive(Debug)]
@@ -134,22 +143,6 @@ pub struct Gift {
     pub index: usize,
     /// Its owner makes the fences of who reaches it ([`crate::hazard::makes_fences`]).
     pub makes_fences: bool,
-}
-
-/// Whoever is inside.
-struct Inside<'m>(&'m Mapped, Seen);
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let Inside(mapped, seen) = self;
-        mapped.marks.clear(mapped.index, seen);
-        fences::light(mapped.asymmetric);
-        if mapped.marks.is_over(mapped.index) {
-            // Its owner may wait for that.
-            mapped.bell.ring();
-        }
-    }
 }
 
 impl Mapped {
@@ -174,10 +167,11 @@ impl Mapped {
         let mapping = Arc::new(mapping.map_err(io::Error::other)?);
         let at = mapping.base();
         // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes references into them. They are written
-        // only where `rights` has WRITE (see `enter`), and then the mapping is writable.
+        // only where `rights` has WRITE (see `reaches`), and then the mapping is writable.
         let region = unsafe { Region::from_alias(mapping, at, len) };
         let asymmetric = *makes_fences && fences::are_asymmetric(Reach::Machine);
-        Ok(Mapped { region, rights, marks: Marks::new(memory), index, asymmetric, bell, cut_off: AtomicBool::new(false) })
+        let (marks, cut_off) = (Marks::new(memory), AtomicBool::new(false));
+        Ok(Mapped { region, at, len: len as u64, rights, marks, index, asymmetric, bell, cut_off })
     }
 
     /// The owner is gone: nothing is done here any more.
@@ -185,63 +179,84 @@ impl Mapped {
         self.cut_off.store(true, Ordering::SeqCst);
     }
 
+    /// May this be done here? The same for as long as the region is mapped, so that nobody need be inside to ask.
+    #[inline]
+    fn reaches(&self, right: Rights, offset: u64, len: u64) -> bool {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        inside && self.rights.contains(right) && !self.cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Go in, unless it is over, and out again. Whoever waits for what is changed there is woken.
     #[inline(always)]
-    fn enter(&self, right: Rights) -> Option<Inside<'_>> {
-        if !self.rights.contains(right) || self.cut_off.load(Ordering::Relaxed) {
-            return None;
-        }
+    fn inside<R>(&self, changes: bool, act: impl FnOnce() -> R) -> Option<R> {
         // Whoever sees what is stored here from now on is to see all that this thread has stored before, in this region or another: an earlier
         // put is complete. A light fence keeps no processor from turning two plain stores round; this one, where the processor does not, is no
         // instruction.
         fence(Ordering::AcqRel);
-        let inside = Inside(self, self.marks.set(self.index, place()));
+        let seen = self.marks.set(self.index, place());
         fences::light(self.asymmetric);
-        (!self.marks.is_over(self.index)).then_some(inside)
-    }
-
-    /// Out again, having changed something: whoever waits for it is woken.
-    #[inline]
-    fn leave(&self, inside: Inside<'_>) {
-        // Its fence is between the change and the look whether the owner sleeps, too.
-        drop(inside);
-        self.bell.ring();
+        let outcome = if self.marks.is_over(self.index) { None } else { Some(act()) };
+        self.marks.clear(self.index, &seen);
+        // Between the change, too, and the look whether the owner sleeps.
+        fences::light(self.asymmetric);
+        // The owner may wait for this thread to leave.
+        if (changes && outcome.is_some()) || self.marks.is_over(self.index) {
+            self.bell.ring();
+        }
+        outcome
     }
 
     /// Write bytes, and then add to a word, if asked; `false`: it must be done by the other way.
     #[inline]
     #[must_use]
     pub fn write(&self, offset: u64, bytes: &[u8], signal: Option<(u64, u64)>) -> bool {
-        let Some(inside) = self.enter(Rights::WRITE) else { return false };
-        let may_signal = signal.is_none_or(|(at, _)| {
-            self.rights.contains(Rights::ATOMIC) && at.is_multiple_of(8) && self.region.check_bounds(at, 8).is_ok()
-        });
-        let done = may_signal
-            && self.region.write(offset, bytes).is_ok()
-            && signal.is_none_or(|(at, add)| self.region.fetch_add(at, add).is_ok());
-        if done {
-            self.leave(inside);
+        let may_signal = signal.is_none_or(|(at, _)| at.is_multiple_of(8) && self.reaches(Rights::ATOMIC, at, 8));
+        if !may_signal || !self.reaches(Rights::WRITE, offset, bytes.len() as u64) {
+            return false;
         }
-        done
+        let done = self.inside(true, || {
+            // SAFETY: `offset` is inside the mapping, and all of `bytes` behind it; where `rights` has WRITE it is writable. Bytes of another region
+            // of the same memory may overlap. Nobody makes references there.
+            unsafe { copy(bytes, self.at.add(offset as usize)) };
+            signal.is_none_or(|(at, add)| self.region.fetch_add(at, add).is_ok())
+        });
+        done == Some(true)
     }
 
     /// Read into a region of ours.
     #[inline]
     #[must_use]
     pub fn read_to(&self, offset: u64, into: &Region, at: u64, len: u64) -> bool {
-        self.enter(Rights::READ).is_some_and(|_inside| {
-            self.region.with_bytes(offset, len, |bytes| into.write_as_runtime(at, bytes).is_ok()).is_ok_and(|done| done)
-        })
+        let read = || self.region.with_bytes(offset, len, |bytes| into.write(at, bytes).is_ok());
+        self.reaches(Rights::READ, offset, len) && self.inside(false, read) == Some(Ok(true))
     }
 
     /// Change a word; its old value.
     #[inline]
     #[must_use]
     pub fn atomic(&self, offset: u64, op: AtomicOp) -> Option<u64> {
-        let aligned = offset.is_multiple_of(op.width().bytes());
-        let inside = self.enter(Rights::ATOMIC).filter(|_| aligned && self.rights.contains(Rights::WRITE))?;
-        let old = self.region.atomic(offset, op).ok()?;
-        self.leave(inside);
-        Some(old)
+        let width = op.width().bytes();
+        let right = Rights(Rights::ATOMIC.0 | Rights::WRITE.0);
+        let may = offset.is_multiple_of(width) && self.reaches(right, offset, width);
+        if !may {
+            return None;
+        }
+        self.inside(true, || self.region.atomic(offset, op).ok())?
+    }
+}
+
+/// Copy bytes; a word, as most are that are put alone, without a call, and at once.
+///
+/// # Safety
+/// As many bytes at `to` are valid for writing, and nobody has references to them.
+#[inline(always)]
+unsafe fn copy(bytes: &[u8], to: NonNull<u8>) {
+    if bytes.len() == size_of::<u64>() {
+        // SAFETY: the caller vouches for eight bytes there, and the slice for as many here.
+        unsafe { to.cast::<u64>().write_unaligned(bytes.as_ptr().cast::<u64>().read_unaligned()) }
+    } else {
+        // SAFETY: the caller vouches for the one, the slice for the other.
+        unsafe { core::ptr::copy(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 }
 

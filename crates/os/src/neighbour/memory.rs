@@ -32,33 +32,43 @@ impl Part<'_> {
 mod real {
     use super::{Ordering, Part};
     use crate::memory::mapping::Mapping;
+    use core::ptr::NonNull;
     use core::sync::atomic::AtomicU64;
     use std::sync::Arc;
 
     /// A range of a mapping of a sealed file. Places are bytes from its start; what does not lie inside reads as 0 and is written nowhere.
     #[derive(Clone, Debug)]
     pub(in crate::neighbour) struct Memory {
-        mapping: Arc<Mapping>,
-        from: usize,
+        /// Where it begins, in the mapping.
+        start: NonNull<u8>,
         len: usize,
+        _mapping: Arc<Mapping>,
         /// Stands for all words that are not inside.
         nowhere: &'static AtomicU64,
     }
 
     static NOWHERE: AtomicU64 = AtomicU64::new(0);
 
+    // SAFETY: the pointer leads into the mapping, which is counted and may be reached from any thread, through atomics and raw copies.
+    unsafe impl Send for Memory {}
+    // SAFETY: as above.
+    unsafe impl Sync for Memory {}
+
     impl Memory {
         /// `len` bytes from `from`, a whole number of words; as much of that as the mapping has.
         pub fn new(mapping: Arc<Mapping>, from: usize, len: usize) -> Memory {
-            let len = len.min(mapping.len().saturating_sub(from));
-            Memory { mapping, from: from.next_multiple_of(8), len, nowhere: &NOWHERE }
+            let from = from.next_multiple_of(8).min(mapping.len());
+            let len = len.min(mapping.len() - from);
+            // SAFETY: inside the mapping, or its end.
+            let start = unsafe { mapping.base().add(from) };
+            Memory { start, len, _mapping: mapping, nowhere: &NOWHERE }
         }
 
         #[inline]
         fn at(&self, place: usize, len: usize) -> Option<*mut u8> {
             let inside = place.checked_add(len).is_some_and(|end| end <= self.len);
             // SAFETY: inside the range, which is inside the mapping.
-            inside.then(|| unsafe { self.mapping.base().as_ptr().add(self.from + place) })
+            inside.then(|| unsafe { self.start.as_ptr().add(place) })
         }
 
         #[inline]
