@@ -1,11 +1,22 @@
 //! Pages of this node's regions that change place instead of bytes (spec/memory.md, MEM-17).
 
 use crate::{Job, LocalRegion, Result};
-use oikaze_os::memory::placement::{Pages, Placed, Placement, Way};
+use oikaze_os::memory::MemoryError;
+use oikaze_os::memory::placement::{Pages, Placed, Placement, PlacementError, Way};
 
 /// Whole pages of a region: where they begin.
 fn at(region: &LocalRegion, offset: u64) -> Pages<'_> {
     Pages { region, offset }
+}
+
+/// The end of either registration waits until it is done (MEM-17.7); it is not begun after.
+fn while_registered(
+    one: &LocalRegion,
+    other: &LocalRegion,
+    work: impl FnOnce() -> std::result::Result<Placed, PlacementError>,
+) -> Result<Placed> {
+    let outcome = one.exchanging(|| other.exchanging(work)).flatten();
+    Ok(outcome.ok_or(MemoryError::NotRegistered)??)
 }
 
 impl Job {
@@ -33,12 +44,14 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// A misaligned offset, pages outside a region, ranges with bytes in common, memory lent for reading; nothing has been changed.
+    /// A misaligned offset, pages outside a region, ranges with bytes in common, memory lent for reading, a region that is registered no more;
+    /// nothing has been changed.
     pub fn exchange(&self, one: &LocalRegion, offset: u64, other: &LocalRegion, other_offset: u64, pages: u64) -> Result<Placed> {
-        let placement = Placement::of_this_process();
-        let (one, other) = (at(one, offset), at(other, other_offset));
+        let (one_pages, other_pages) = (at(one, offset), at(other, other_offset));
         let mut each = |step: &mut dyn FnMut()| self.node.with_engine(|_| step());
-        Ok(placement.exchange_in_steps(one, other, pages, Way::Auto, &mut each)?)
+        while_registered(one, other, || {
+            Placement::of_this_process().exchange_in_steps(one_pages, other_pages, pages, Way::Auto, &mut each)
+        })
     }
 
     /// Bring the contents of `pages` pages at `offset` of `from` to `to_offset` of `to`, as [`Job::exchange`] does, for half the price: what is
@@ -47,9 +60,10 @@ impl Job {
     /// # Errors
     /// As [`Job::exchange`].
     pub fn move_pages(&self, from: &LocalRegion, offset: u64, to: &LocalRegion, to_offset: u64, pages: u64) -> Result<Placed> {
-        let placement = Placement::of_this_process();
-        let (from, to) = (at(from, offset), at(to, to_offset));
+        let (from_pages, to_pages) = (at(from, offset), at(to, to_offset));
         let mut each = |step: &mut dyn FnMut()| self.node.with_engine(|_| step());
-        Ok(placement.transfer_in_steps(from, to, pages, Way::Auto, &mut each)?)
+        while_registered(from, to, || {
+            Placement::of_this_process().transfer_in_steps(from_pages, to_pages, pages, Way::Auto, &mut each)
+        })
     }
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Error, PageSize, PlacementError, Region, Rights, page_size};
+use oikaze::{Error, Job, PageSize, PlacementError, Region, Rights, page_size};
 use support::{cluster, cluster_once};
 
 fn pattern(len: usize, which: u8) -> Vec<u8> {
@@ -268,6 +268,36 @@ fn what_is_had_back_meanwhile_does_not_change_any_more() {
             there.put(0, job.register(filled(2)).unwrap().all()).wait().unwrap();
         }
         job.barrier().unwrap();
+    });
+}
+
+/// MEM-17.7: so it is within one node, where the pages themselves change place; and nothing begins with what is registered no more.
+#[test]
+fn what_is_had_back_changes_place_no_more() {
+    const CANARY: u8 = 0xC4;
+    cluster(1, &Settings::default(), |job| {
+        let pages = ((8 << 20) / page_size()) as u64;
+        let other = job.register(filled(2)).unwrap();
+        let places =
+            [Job::exchange, |job: &Job, one: &_, at, other: &_, there, pages| job.move_pages(other, there, one, at, pages)];
+        for (round, place) in (0..24).zip(places.into_iter().cycle()) {
+            let one = job.register(filled(1)).unwrap();
+            let taken = one.clone();
+            let kept = std::thread::scope(|threads| {
+                // Again and again, many times more often than until the memory is had back.
+                let ended = threads.spawn(|| (0..10_000).find_map(|_| place(&job, &one, 0, &other, 0, pages).err()));
+                // It has begun.
+                while taken.load_u64(0) == Ok(0x0101_0101_0101_0101) && !ended.is_finished() {
+                    std::hint::spin_loop();
+                }
+                let kept = taken.deregister().unwrap();
+                kept.fill(0, 8 << 20, CANARY).unwrap();
+                let why = ended.join().unwrap().expect("it is refused in the end");
+                assert!(why.to_string().contains("not registered"), "{why}");
+                kept
+            });
+            assert!(bytes(&kept).iter().all(|byte| *byte == CANARY), "round {round}");
+        }
     });
 }
 
