@@ -148,8 +148,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Some(neighbour) = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut()) else { return Err(completion) };
         let room = swaps.asked.iter().filter(|asked| asked.rank == at).count() < OFFERS;
         // What the other one has given must be taken: whether it can be is known before.
-        let Some(lock) = own.lock_pages().filter(|lock| room && lock.has_room()) else { return Err(completion) };
-        let Some(pages) = lock.pages(own_offset).map(|pages| pages.until(len)) else { return Err(completion) };
+        let Some(mut lock) = own.lock_pages().filter(|_| room) else { return Err(completion) };
+        let pages = lock.pages(own_offset).map(|pages| pages.until(len));
+        let Some(pages) = pages.filter(|pages| lock.prepare(own_offset, pages.len)) else { return Err(completion) };
         let number = swaps.last + 1;
         if say(neighbour, QUESTION, [number, key, offset], &pages).is_err() {
             return Err(completion);

@@ -38,8 +38,7 @@ impl RemoteRegion {
     /// # Errors
     /// A misaligned offset, pages outside a region, ranges with bytes in common: nothing has changed. What the owner does not grant, or its end, is
     /// noticed on the way: then each page of `here` has its own content or the other one, and no content is lost that was here.
-    /// If the kernel refuses to map what has come (`vm.max_map_count`), that is lost, and the peer has the pages of `here`, shared with them from then
-    /// on; the error says so. Deregistering `here` meanwhile ends the exchange after the step that is under way.
+    /// Deregistering `here` meanwhile ends the exchange after the step that is under way.
     pub fn exchange(&self, offset: u64, here: &LocalRegion, here_offset: u64, pages: u64) -> Result<Placed> {
         let len = check(Pages { region: here, offset: here_offset }, pages)?;
         let page = page_size() as u64;

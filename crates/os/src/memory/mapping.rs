@@ -4,7 +4,7 @@ use super::MemoryError;
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// The longest mapping: the user half of a 48-bit address space.
 const LEN_MAX: usize = 1 << 47;
@@ -84,6 +84,19 @@ impl Mapping {
         // SAFETY: inside this mapping, which nobody else unmaps; what is mapped there now is readable and writable, as what it replaces, and is only
         // reached through raw pointers.
         unsafe { mmap(self.base.as_ptr().add(at).cast(), len, rights, flags, file, offset) }?;
+        Ok(())
+    }
+
+    /// Have the kernel keep account of a part by itself, in whole pages, so that to [replace](Mapping::replace) it takes no room in that account; or
+    /// no longer.
+    pub(crate) fn keep_apart(&self, at: usize, len: usize, apart: bool) -> std::io::Result<()> {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        // What only core dumps heed: mappings that differ in it are not joined.
+        let advice = if apart { Advice::LinuxDontDump } else { Advice::LinuxDoDump };
+        // SAFETY: inside this mapping; the advice changes no bytes.
+        unsafe { madvise(self.base.as_ptr().add(at).cast(), len, advice) }?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! To take other pages is one call for each of the two mappings, which replaces what was there from one moment to the next. It pays for huge pages
 //! alone: small ones have to be found again one by one, which takes longer than to copy their bytes.
 
+use super::super::mapping::Mapping;
 use super::{Backing, Region};
 use crate::without::Without;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -143,6 +144,10 @@ fn with(runs: &[Run], new: Run) -> Vec<Run> {
 #[derive(Debug)]
 pub struct PagesLock {
     region: Region,
+    /// Where others are to take their place: offset and length.
+    prepared: Option<(usize, usize)>,
+    /// A mapping that is given up for that: as many as a process may have, it may have none more for a moment.
+    spare: Mutex<Option<Mapping>>,
 }
 
 impl PagesLock {
@@ -159,10 +164,21 @@ impl PagesLock {
         runs.iter().find_map(|run| run.within(offset, u64::MAX)).filter(|run| run.at == offset).map(|run| run.pages)
     }
 
-    /// Can it take pages at whatever place, however many pieces it consists of already? While this lives, that stays so until it has taken some.
+    /// Make sure of being able to take pages at this place (MEM-20.3): however many pieces the region consists of already, and however many mappings
+    /// this process has. `false`: it cannot.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.region.backed().is_some_and(|backed| backed.runs().len() + PIECES_ADDED <= RUNS_MAX)
+    pub fn prepare(&mut self, offset: u64, len: u64) -> bool {
+        let Backing::Shared { view, alias, backed } = &self.region.inner.backing else { return false };
+        let (Ok(at), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else { return false };
+        if backed.runs().len() + PIECES_ADDED > RUNS_MAX {
+            return false;
+        }
+        self.prepared = Some((at, len));
+        let apart = [alias, view].into_iter().all(|mapping| mapping.keep_apart(at, len, true).is_ok());
+        let spare = Mapping::of_file(backed.own().as_fd(), 1).ok();
+        let is_there = spare.is_some();
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = spare;
+        apart && is_there
     }
 
     /// Put other pages behind the region, at `offset`: what it had there it has no more. Threads that touch them meanwhile see the one or the
@@ -181,6 +197,7 @@ impl PagesLock {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let end = offset + pages.len;
+        drop(self.spare.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut runs = backed.runs();
         let new = with(&runs, Run { at: offset, pages });
         if new.len() > RUNS_MAX {
@@ -189,7 +206,7 @@ impl PagesLock {
         let map = |runs: &[Run]| {
             runs.iter().filter_map(|run| run.within(offset, end)).try_for_each(|run| {
                 let FilePages { file, offset, len } = &run.pages;
-                let each = |mapping: &super::Mapping| mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize);
+                let each = |mapping: &Mapping| mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize);
                 each(alias).and_then(|()| each(view))
             })
         };
@@ -205,6 +222,12 @@ impl PagesLock {
 
 impl Drop for PagesLock {
     fn drop(&mut self) {
+        if let (Backing::Shared { view, alias, .. }, Some((at, len))) = (&self.region.inner.backing, self.prepared) {
+            for mapping in [alias, view] {
+                // What stays apart harms nobody.
+                let _ = mapping.keep_apart(at, len, false);
+            }
+        }
         if let Some(backed) = self.region.backed() {
             backed.locked.store(false, Ordering::Release);
         }
@@ -232,7 +255,7 @@ impl Region {
     #[must_use]
     pub fn lock_pages(&self) -> Option<PagesLock> {
         let free = !self.backed()?.locked.swap(true, Ordering::Acquire);
-        free.then(|| PagesLock { region: self.clone() })
+        free.then(|| PagesLock { region: self.clone(), prepared: None, spare: Mutex::new(None) })
     }
 
     /// Is somebody changing what is behind it?

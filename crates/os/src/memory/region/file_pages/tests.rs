@@ -190,3 +190,45 @@ fn what_has_come_home_leaves_nothing_behind() {
     assert_eq!((runs(&a), runs(&b)), (1, 1));
     assert!((0..UNITS as u64).all(|unit| read(&a, unit) == 1 << 32 | unit));
 }
+
+/// Set in a process that has used up its mappings.
+const FULL: &str = "OIKAZE_TEST_MAPPINGS";
+
+/// MEM-20.3: who has made sure of its place takes pages there when this process may have no mapping more; who has not is refused, and keeps what
+/// it had. In a process of its own.
+#[test]
+fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
+    if std::env::var_os(FULL).is_none() {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = "memory::region::file_pages::tests::a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left";
+        let ended = command.args(["--exact", name, "--nocapture"]).env(FULL, "1").output().unwrap();
+        let said = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(ended.status.success() && said[0].contains("1 passed"), "{}: {said:?}", ended.status);
+        return;
+    }
+    let (Some(here), Some(unprepared), Some(there)) = (region(1), region(2), region(3)) else { return };
+    let size = here.exchange_unit().unwrap();
+    let (mut lock, without, from) = (here.lock_pages().unwrap(), unprepared.lock_pages().unwrap(), there.lock_pages().unwrap());
+    assert!(lock.prepare(size, 2 * size));
+    let (came, came_too) = (handed_over(&from, size, 2 * size), handed_over(&from, size, 2 * size));
+    let all = use_up_mappings();
+    let (outcome, refused) = (lock.take(size, came), without.take(size, came_too));
+    drop(all);
+    assert!(outcome.is_ok() && refused.is_err(), "{outcome:?}, {refused:?}");
+    assert_eq!([0, 1, 2, 3].map(|unit| read(&here, unit)), [1 << 32, 3 << 32 | 1, 3 << 32 | 2, 1 << 32 | 3]);
+    assert_eq!([0, 1, 2, 3].map(|unit| read(&unprepared, unit)), [0, 1, 2, 3].map(|unit| 2 << 32 | unit));
+    // Another place is prepared as well, and given back.
+    drop(lock);
+    assert!(here.lock_pages().unwrap().prepare(0, 4 * size));
+}
+
+/// As many mappings as the kernel grants, none of which it can join.
+fn use_up_mappings() -> Vec<Mapping> {
+    let file = super::super::super::memfd::sparse("oikaze-test", 4096).unwrap();
+    let mut all = Vec::with_capacity(1 << 20);
+    while let Ok(one) = Mapping::of_file(file.as_fd(), 4096) {
+        assert!(all.len() < all.capacity(), "there is no bound");
+        all.push(one);
+    }
+    all
+}
