@@ -257,7 +257,13 @@ fn read(job: &Job, from: &Peer, witness: &Witness) {
         match job.receive(Some(from.rank()), Some(PATIENCE)) {
             Ok(message) if message.tag == FAREWELL => return,
             Ok(_) => {}
-            Err(error) => return witness.ended("receiving", Err::<(), _>(error), nothing_else),
+            Err(error) => {
+                // Who is lost has left nothing that is read after the news of it.
+                if let Some(message) = job.try_receive(Some(from.rank())) {
+                    tell(&format!("wrong: message {:x} came after \"{error}\"", message.tag));
+                }
+                return witness.ended("receiving", Err::<(), _>(error), nothing_else);
+            }
         }
     }
 }
