@@ -110,6 +110,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let inside = |rank: &Rank| self.peer(*rank)?.neighbour.as_ref().map(|neighbour| neighbour.pair.grants.is_inside(slot));
         self.neighbours.ranks.iter().any(|rank| inside(rank).unwrap_or(false))
     }
+
+    /// Is somebody in the middle of reaching this region whom nobody waits for: a neighbour that was given up while its process lives (MEM-18.6)?
+    /// From here on the number means another region, or none, to it.
+    pub fn leave_to_stragglers(&mut self, slot: u32) -> bool {
+        let stragglers = &mut self.neighbours.stragglers;
+        stragglers.retain_mut(|straggler| !straggler.is_gone());
+        let inside = stragglers.iter().any(|straggler| straggler.is_inside(slot));
+        stragglers.iter_mut().for_each(|straggler| straggler.forget(slot));
+        inside
+    }
 }
 
 /// Hand over what the neighbour has asked for, where that may be.

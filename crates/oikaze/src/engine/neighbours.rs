@@ -8,7 +8,7 @@ use super::upward::Upward;
 use super::{Engine, Failure};
 use oikaze_os::hazard::make_fences;
 use oikaze_os::link::Link;
-use oikaze_os::neighbour::{Line, Pair, Watch};
+use oikaze_os::neighbour::{Line, Pair, Straggler, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{GRANTS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN};
@@ -34,6 +34,8 @@ pub(super) struct Neighbours {
     pub maps: super::mapping::Maps,
     /// Pages that are to change place with theirs.
     pub swaps: super::swapping::Swaps,
+    /// Those that were, and may still reach into regions.
+    pub stragglers: Vec<Straggler>,
 }
 
 impl Neighbours {
@@ -228,6 +230,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         self.news += 1;
         peer.rings = neighbour.counters();
+        if neighbour.pair.grants.take_all_back() {
+            make_fences();
+        }
+        self.neighbours.stragglers.extend(Straggler::of(&neighbour.pair));
         neighbour.pair.line.end();
         self.neighbours.maps.cut_off(rank);
         self.neighbours.swaps.cut_off(rank);

@@ -10,8 +10,8 @@ mod tests;
 use super::neighbour::Neighbour;
 use super::{Completion, Engine, Failure, Value};
 use oikaze_os::link::Link;
-use oikaze_os::memory::{FilePages, PagesLock, Region};
-use oikaze_os::neighbour::Said;
+use oikaze_os::memory::{FilePages, PagesLock, Region, RegionTable};
+use oikaze_os::neighbour::{Said, Straggler};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
@@ -145,6 +145,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let swaps = &mut neighbours.swaps;
         // Nothing begins with a region that is being deregistered.
         let Some(own) = memory.region(own).filter(|_| !memory.is_closed(own)) else { return Err(completion) };
+        if is_held(&mut neighbours.stragglers, memory, own) {
+            return Err(completion);
+        }
         let Some(neighbour) = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut()) else { return Err(completion) };
         let room = swaps.asked.iter().filter(|asked| asked.rank == at).count() < OFFERS;
         // What the other one has given must be taken: whether it can be is known before.
@@ -215,6 +218,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let number = offer.number;
             // Its registration may have ended meanwhile.
             let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
+                && !is_held(&mut self.neighbours.stragglers, &self.memory, lock.region())
                 && self.neighbour(rank).and_then(|neighbour| give(neighbour, &lock, offer)).is_some();
             self.answer_swap(rank, number, done);
         }
@@ -267,6 +271,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let given = neighbours.flat_map(|neighbour| neighbour.pair.grants.slots());
         given.filter(|slot| self.memory.region(*slot).is_some_and(|of| of.is_same(region))).collect()
     }
+}
+
+/// Is a neighbour that was given up in the middle of reaching this memory? Its pages stay until that is over (MEM-18.6).
+fn is_held(stragglers: &mut Vec<Straggler>, memory: &RegionTable, region: &Region) -> bool {
+    stragglers.retain_mut(|straggler| !straggler.is_gone());
+    let mut slots = stragglers.iter().flat_map(Straggler::slots);
+    slots.any(|slot| memory.region(slot).is_some_and(|held| held.is_same(region)))
 }
 
 /// Say what is behind our region, and put there what came; `None`: it is as it was.

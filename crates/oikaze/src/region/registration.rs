@@ -76,8 +76,11 @@ impl LocalRegion {
     /// shut out at once; operations of this node that use the memory are waited for within the job's time limit, and cancelled then. What is
     /// begun with clones and slices of this region afterwards fails.
     ///
+    /// If a neighbour is in the middle of writing there that was given up while its process lives (somebody has stopped it), the memory moves to other
+    /// pages, at the same addresses, and what is written there by others in the course of this call may be lost.
+    ///
     /// # Errors
-    /// It is not registered any more: another clone was deregistered.
+    /// It is not registered any more: another clone was deregistered. There are no other pages for the memory to move to.
     pub fn deregister(self) -> Result<Region> {
         self.retire()?;
         let Inner { node, region, registered, .. } = &*self.inner;
@@ -134,7 +137,31 @@ impl LocalRegion {
         self.inner.direct.end();
         self.wait_for_own_operations();
         self.wait_for_others();
+        self.leave_to_stragglers()?;
         Ok(name)
+    }
+
+    /// Who is in the middle of reaching the memory and cannot be waited for goes on with memory that is nobody's (MEM-18.6).
+    fn leave_to_stragglers(&self) -> Result<()> {
+        let Inner { node, region, registered, .. } = &*self.inner;
+        let inside = node.change_engine(|engine| {
+            // Nothing of this node's own is written there meanwhile.
+            self.cut_off(engine);
+            engine.leave_to_stragglers(registered.slot)
+        });
+        if !inside {
+            return Ok(());
+        }
+        // The same memory may be registered under another number, too, and mapped by others.
+        self.keep_neighbours_out();
+        if let Err(why) = region.leave_memory() {
+            node.change_engine(|engine| engine.remove_region(registered.slot));
+            return Err(Error::invalid(
+                "having memory back that a neighbour is in the middle of writing, which was given up while its process lives",
+                format!("{why}; end that process before the memory is used again"),
+            ));
+        }
+        Ok(())
     }
 
     /// What this node has begun with the memory and is not settled.

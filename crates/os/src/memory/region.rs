@@ -3,6 +3,7 @@
 mod file;
 mod file_pages;
 mod grow;
+mod leave;
 mod staged;
 
 pub use file_pages::{FilePages, PagesLock};
@@ -108,8 +109,8 @@ impl Region {
         let alias = map()?;
         huge::fill(&file, &alias, pages)?;
         let view = map()?;
-        let (at, at_alias) = (view.base(), alias.base());
-        Ok(Region::new(at, at_alias, len, pages, Backing::Shared { view, alias, backed: Backed::by(file, len) }))
+        let (at, at_alias, backed) = (view.base(), alias.base(), Backed::by(file, alias.len()));
+        Ok(Region::new(at, at_alias, len, pages, Backing::Shared { view, alias, backed }))
     }
 
     /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the kernel grants them.

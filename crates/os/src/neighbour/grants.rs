@@ -63,6 +63,13 @@ impl Grants {
         self.lines_of(slot).inspect(|index| self.marks.end(*index)).count() > 0
     }
 
+    /// The neighbour is let into no region any more, once fences are made. Had it been given one?
+    #[must_use]
+    pub fn take_all_back(&self) -> bool {
+        let (marks, given) = self.all();
+        given.inspect(|(index, _)| marks.end(*index)).count() > 0
+    }
+
     /// Is somebody inside?
     #[must_use]
     pub fn is_inside(&self, slot: u32) -> bool {
@@ -72,6 +79,11 @@ impl Grants {
     /// The regions that are given.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         self.given.iter().copied().flatten()
+    }
+
+    /// The same with their lines, and the marks there.
+    pub(super) fn all(&self) -> (&Marks, impl Iterator<Item = (usize, u32)>) {
+        (&self.marks, self.given.iter().enumerate().filter_map(|(index, given)| Some((index, (*given)?))))
     }
 
     fn lines_of(&self, slot: u32) -> impl Iterator<Item = usize> {

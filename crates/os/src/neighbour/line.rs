@@ -1,5 +1,6 @@
 //! A connected Unix socket that keeps the boundaries of what is sent, between two neighbours.
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -7,6 +8,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
+use rustix::time::Timespec;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
@@ -71,6 +73,14 @@ impl Line {
     #[must_use]
     pub fn process(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Has the other process ended, as far as the kernel says?
+    #[must_use]
+    pub fn process_has_ended(&self) -> bool {
+        let Some(process) = &self.process else { return false };
+        let mut asked = [PollFd::new(process, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended > 0)
     }
 
     /// No more is said, by either side: the other one sees the end, also if this end is still held somewhere.

@@ -3,7 +3,8 @@
 //! - [`Doorway`]: where a node can be called by others, a Unix socket; [`Line`]: one such connection, over which descriptors go, which
 //!   wakes who sleeps, and whose end is the other process's end.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
-//! - [`Mapped`]: a neighbour's region that is reached without asking its owner; [`Grants`] is the owner's side.
+//! - [`Mapped`]: a neighbour's region that is reached without asking its owner; [`Grants`] is the owner's side,
+//!   [`Straggler`] what is left of a neighbour that was given up while it was inside.
 //! - [`Watch`]: one descriptor for all lines of a node.
 //!
 //! The memory is a sealed file, so that nobody can make the other's accesses fail. Whatever is read from it is copied before it is judged, and no
@@ -23,6 +24,8 @@ mod models;
 #[cfg(not(all(test, loom)))]
 mod pair;
 #[cfg(not(all(test, loom)))]
+mod straggler;
+#[cfg(not(all(test, loom)))]
 mod watch;
 
 pub use channel::{Full, Glance, Reader, Writer};
@@ -35,5 +38,7 @@ pub use line::{Line, Said, Stranger};
 pub use memory::Part;
 #[cfg(not(all(test, loom)))]
 pub use pair::{Pair, Side, shared_memory};
+#[cfg(not(all(test, loom)))]
+pub use straggler::Straggler;
 #[cfg(not(all(test, loom)))]
 pub use watch::Watch;

@@ -22,7 +22,7 @@ const PIECES_ADDED: usize = 2;
 /// Some bytes of a memory file, in whole pages.
 #[derive(Clone, Debug)]
 pub struct FilePages {
-    file: Arc<OwnedFd>,
+    pub(super) file: Arc<OwnedFd>,
     /// Bytes from the file's start.
     pub offset: u64,
     /// Bytes.
@@ -94,6 +94,8 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Backed {
     own: Arc<OwnedFd>,
+    /// What has taken the place of that ([`Region::leave_memory`]).
+    renewed: OnceLock<Arc<OwnedFd>>,
     /// From the region's start to its end.
     runs: Mutex<Vec<Run>>,
     /// Its own file is not all there is behind it, or will not be in a moment.
@@ -106,11 +108,28 @@ impl Backed {
     pub fn by(file: OwnedFd, len: usize) -> Backed {
         let own = Arc::new(file);
         let runs = vec![Run { at: 0, pages: FilePages { file: Arc::clone(&own), offset: 0, len: len as u64 } }];
-        Backed { own, runs: Mutex::new(runs), left: AtomicBool::new(false), locked: AtomicBool::new(false) }
+        Backed {
+            own,
+            renewed: OnceLock::new(),
+            runs: Mutex::new(runs),
+            left: AtomicBool::new(false),
+            locked: AtomicBool::new(false),
+        }
     }
 
+    /// The file that it takes its memory from.
     pub fn own(&self) -> &OwnedFd {
-        &self.own
+        self.renewed.get().unwrap_or(&self.own)
+    }
+
+    /// Does it take its memory from another file than its first?
+    pub fn is_renewed(&self) -> bool {
+        self.renewed.get().is_some()
+    }
+
+    /// It takes its memory from this one from here on. There is no second time: nobody else maps its memory any more.
+    pub fn renew(&self, file: Arc<OwnedFd>) {
+        let _ = self.renewed.set(file);
     }
 
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
@@ -193,6 +212,11 @@ impl PagesLock {
         if !whole || self.region.check_bounds(offset, pages.len).is_err() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        self.put_behind(offset, pages)
+    }
+
+    /// As [`PagesLock::take`], in units of any pages.
+    pub(super) fn put_behind(&self, offset: u64, pages: FilePages) -> io::Result<()> {
         let Backing::Shared { view, alias, backed } = &self.region.inner.backing else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -235,7 +259,7 @@ impl Drop for PagesLock {
 }
 
 impl Region {
-    fn backed(&self) -> Option<&Backed> {
+    pub(super) fn backed(&self) -> Option<&Backed> {
         match &self.inner.backing {
             Backing::Shared { backed, .. } => Some(backed),
             _ => None,

@@ -1,0 +1,78 @@
+//! A region that leaves its memory to somebody who is still in the middle of reaching it (MEM-18.6).
+
+use super::super::mapping::{Mapping, whole_pages};
+use super::super::{MemoryError, available, huge, memfd};
+use super::file_pages::FilePages;
+use super::{Backing, Region};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+impl Region {
+    /// Have other memory at the same addresses, with the same bytes: what is stored into the old one from then on, through another process's mapping,
+    /// is not seen here. Neighbours are not handed it any more. Nobody may store here meanwhile: it may be lost.
+    ///
+    /// # Errors
+    /// Not enough memory, or its pages are changing place; it is as it was.
+    pub fn leave_memory(&self) -> Result<(), MemoryError> {
+        let (Backing::Shared { alias, .. }, Some(backed)) = (&self.inner.backing, self.backed()) else { return Ok(()) };
+        if backed.is_renewed() {
+            // Nobody else has it mapped any more.
+            return Ok(());
+        }
+        self.leave_file();
+        let refused = |why: Errno| MemoryError::system("replace shared memory", alias.len(), why);
+        let lock = self.lock_pages().ok_or_else(|| refused(Errno::BUSY))?;
+        let len = self.len();
+        available::check(whole_pages(len)?)?;
+        let file = memfd::sparse("oikaze-region", alias.len())?;
+        let fresh = match self.huge_pages() {
+            Some(align) => Mapping::of_file_aligned(file.as_fd(), alias.len(), align)?,
+            None => Mapping::of_file(file.as_fd(), alias.len())?,
+        };
+        match self.huge_pages() {
+            Some(_) => huge::fill(&file, &fresh, self.page_size())?,
+            // As much as it has grown to.
+            None => memfd::reserve(&file, 0, whole_pages(len)?)?,
+        }
+        // SAFETY: both mappings have `len` bytes and live until the end of this; the new one is nobody else's yet. Who stores into the old one
+        // meanwhile spoils a copy of bytes.
+        unsafe { core::ptr::copy_nonoverlapping(alias.base().as_ptr(), fresh.base().as_ptr(), len) };
+        let file = Arc::new(file);
+        let pages = FilePages { file: Arc::clone(&file), offset: 0, len: alias.len() as u64 };
+        lock.put_behind(0, pages).map_err(|why| refused(Errno::from_io_error(&why).unwrap_or(Errno::NOMEM)))?;
+        backed.renew(file);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MEM-18.6: the bytes stay, at their addresses, through both mappings; what somebody stores into the old memory is not among them.
+    #[test]
+    fn what_is_stored_into_the_memory_that_was_left_is_not_seen() {
+        const LEN: usize = (5 << 20) + 100;
+        for region in [Region::shared(LEN), Region::shared(100), Region::shared_with_capacity(100, LEN)].map(Result::unwrap) {
+            let other = Mapping::of_file(region.file().unwrap(), 100).unwrap();
+            let (at, last) = (region.view_ptr(), region.len() as u64 - 4);
+            region.write(0, b"before").unwrap();
+            region.write(last, b"last").unwrap();
+            region.leave_memory().unwrap();
+            // SAFETY: in a mapping of a file that is reached by raw pointers only.
+            unsafe { other.base().write(b'X') };
+            let read = |offset, len: usize| region.lend(offset, len as u64).unwrap().with_bytes(<[u8]>::to_vec);
+            assert_eq!((read(0, 6), read(last, 4), region.view_ptr()), (b"before".to_vec(), b"last".to_vec(), at));
+            region.write(1, b"E").unwrap();
+            assert_eq!(read(0, 6), b"bEfore");
+            // It grows as before, and is nobody's to map.
+            region.grow(region.capacity()).unwrap();
+            region.fill(0, region.len() as u64, 7).unwrap();
+            assert!(read(0, region.len()).iter().all(|byte| *byte == 7) && region.file().is_none());
+            // Once more is as good.
+            region.leave_memory().unwrap();
+            assert!(read(0, region.len()).iter().all(|byte| *byte == 7));
+        }
+    }
+}
