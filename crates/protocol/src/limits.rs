@@ -42,6 +42,8 @@ pub const FAILURE_TIME: Duration = Duration::from_secs(5);
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// When all nodes of a job are known to run, the connections between them are there within this, or the job has failed.
 pub const JOIN_CONNECT_TIME: Duration = Duration::from_secs(8);
+/// What a neighbour that has ended while the two were meeting over the network said last is waited for so long.
+pub const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long one node of a machine waits for what another one has to do, when they agree to share memory: twice for itself, and
 /// while that one waits as well. Then they talk over UDP.
 pub const NEIGHBOURS_AGREE_TIME: Duration = Duration::from_secs(2);

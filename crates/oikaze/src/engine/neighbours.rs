@@ -11,7 +11,9 @@ use oikaze_os::link::Link;
 use oikaze_os::neighbour::{Line, Pair, Straggler, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{GRANTS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN};
+use oikaze_protocol::limits::{
+    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN,
+};
 use oikaze_protocol::neighbour::Damaged;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Token};
@@ -111,7 +113,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             at += 1;
             let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
             if neighbour.has_news() {
-                came += self.hear_neighbour(rank);
+                came += self.hear_neighbour(rank, now);
             }
         }
         if at > 0 && (self.neighbours.dozed || now - self.neighbours.checked > NEIGHBOURS_CHECKED) {
@@ -120,7 +122,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         came
     }
 
-    fn hear_neighbour(&mut self, rank: Rank) -> usize {
+    fn hear_neighbour(&mut self, rank: Rank, now: Time) -> usize {
         let Self { peers, rma, coherence, memory, pages, bodies, .. } = self;
         let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return 0 };
         let mut came = 0;
@@ -163,10 +165,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // Somebody wants memory; or room, or credit, has come for what waits.
         self.more |= neighbour.is_pressed() || neighbour.is_asked();
         if damaged {
-            self.end_neighbour(rank, Death::Damaged);
+            self.end_neighbour(rank, Death::Damaged, now);
         } else if neighbour.is_over() {
             let death = if neighbour.said_goodbye() { Death::Closed } else { Death::Ended };
-            self.end_neighbour(rank, death);
+            self.end_neighbour(rank, death, now);
         }
         came
     }
@@ -198,12 +200,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// The process of a neighbour has ended, or it cannot be believed any more: whatever waits for it, waits no longer (MEM-16.7).
-    fn end_neighbour(&mut self, rank: Rank, death: Death) {
-        if let Some(peer) = self.peers.touch(rank)
-            // While they are still meeting, the connection may be about to hear why the other one leaves.
-            && (death == Death::Damaged || peer.connection.is_established())
-        {
-            peer.connection.end(death);
+    fn end_neighbour(&mut self, rank: Rank, death: Death, now: Time) {
+        if let Some(peer) = self.peers.touch(rank) {
+            if death == Death::Damaged || peer.connection.is_established() {
+                peer.connection.end(death);
+            } else {
+                // While they are still meeting, the connection may be about to hear why the other one leaves.
+                peer.connection.end_by(now + LAST_WORDS, death);
+            }
         }
         // What follows from its end is done by the connection's event; that it shares memory is over here and now.
         for token in self.detach_neighbour(rank, death) {

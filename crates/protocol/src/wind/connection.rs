@@ -43,6 +43,8 @@ pub struct Connection {
     pub(super) settings: Settings,
     pub(super) peer: Rank,
     pub(super) phase: Phase,
+    /// When a peer that is gone has had time enough to be heard, and how it is gone.
+    pub(super) ends: Option<(Time, Death)>,
     pub(super) handshake: Handshake,
     pub(super) outbox: Outbox,
     pub(super) sending: PerLane<Sending>,
@@ -92,6 +94,7 @@ impl Connection {
             settings,
             peer,
             phase: Phase::Open,
+            ends: None,
             handshake: Handshake::new(me, peer, paths, now),
             outbox: Outbox::new(),
             sending: PerLane::each(|_| Sending::new(&settings)),
@@ -261,6 +264,12 @@ impl Connection {
         }
     }
 
+    /// As [`end`](Self::end), of a peer that is still being met: what it said last, perhaps why it left, may be on its way, and is waited for
+    /// until then.
+    pub fn end_by(&mut self, at: Time, death: Death) {
+        self.ends = Some((at, death));
+    }
+
     /// Counters.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
@@ -277,7 +286,8 @@ impl Connection {
         }
         if !self.handshake.is_established() {
             let gives_up = self.handshake.is_calling().then(|| self.handshake.began() + self.settings.connect_time);
-            return [gives_up, self.handshake.next_timeout()].into_iter().flatten().min();
+            let ends = self.ends.map(|(at, _)| at);
+            return [gives_up, ends, self.handshake.next_timeout()].into_iter().flatten().min();
         }
         let mut first = self.liveness.next_timeout();
         let mut consider = |at: Option<Time>| first = at.map_or(first, |at| first.min(at));
@@ -305,6 +315,10 @@ impl Connection {
         if !self.handshake.is_established() {
             if self.handshake.is_calling() && now - self.handshake.began() >= self.settings.connect_time {
                 self.die(Death::Unreachable);
+            } else if let Some((at, death)) = self.ends
+                && at <= now
+            {
+                self.die(death);
             }
             return;
         }

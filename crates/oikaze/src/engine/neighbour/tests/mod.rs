@@ -15,6 +15,7 @@ use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Refusal, Segment};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(in crate::engine) struct Two {
     pub a: Node,
@@ -95,6 +96,32 @@ fn whole() -> (Heading, Vec<u8>) {
 fn begin(pair: &mut Pair, len: u64) {
     let (heading, head) = whole();
     put(pair, Heading { kind: Kind::Begin, ..heading }, &[Part::Bytes(&len.to_le_bytes()), Part::Bytes(&head)]);
+}
+
+/// MEM-16.7: who ends while the two are still meeting over the network is lost as soon as what it may have said there has had time to come; what is
+/// begun after its end waits no longer than that.
+#[test]
+fn who_ends_before_the_network_knows_it_is_lost_all_the_same() {
+    let (mut node, other) = facing_a_hostile_one();
+    drop(other);
+    let (begun, mut now) = (Time(1), Time(1));
+    let mut turn = |node: &mut Node| {
+        now = step(now);
+        node.turn(now);
+        now
+    };
+    while node.engine.is_neighbour(1) {
+        turn(&mut node);
+    }
+    let asked = node.ask(send(Class::Ordered, 1, Body::copy_of(b"late")));
+    let ended = loop {
+        let now = turn(&mut node);
+        if asked.is_done() {
+            break now;
+        }
+    };
+    assert_eq!(asked.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
+    assert!(ended - begun < Duration::from_secs(1), "{:?}", ended - begun);
 }
 
 /// MEM-16.3: what Wind carries, rings carry: in every length, from inline bodies and from regions, and nothing goes over the network.

@@ -208,6 +208,7 @@ impl Clone for Node {
             settings,
             peer,
             phase,
+            ends,
             handshake,
             outbox,
             sending,
@@ -229,6 +230,7 @@ impl Clone for Node {
             settings: *settings,
             peer: *peer,
             phase: *phase,
+            ends: *ends,
             handshake: handshake.clone(),
             outbox: outbox.clone(),
             sending: PerLane::each(|lane| Sending {
