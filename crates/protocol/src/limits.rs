@@ -34,8 +34,8 @@ pub const MESSAGES_IN_FLIGHT: usize = 65_536;
 pub const ACK_RANGES_MAX: usize = 32;
 /// Acknowledgements in one datagram: one a lane.
 pub const ACKS_A_DATAGRAM: usize = 2;
-/// Refusals told in one acknowledgement.
-pub const REFUSALS_MAX: usize = 32;
+/// Refusals told in one datagram, by its first acknowledgement.
+pub const REFUSALS_MAX: usize = 64;
 /// A peer from which nothing is heard for this long is dead, unless the job says otherwise.
 pub const FAILURE_TIME: Duration = Duration::from_secs(5);
 /// How long a peer that was never heard of is called.
@@ -263,7 +263,7 @@ const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
 const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX && BODY_MAX <= STRIDE_MAX);
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
 const _: () = assert!(
-    DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX) + 4,
+    DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX) + 9 * REFUSALS_MAX + 4,
     "ACK frames of both lanes must fit"
 );
 const _: () =

@@ -152,15 +152,15 @@ impl Arrivals {
     }
 
     /// Write an ACK frame of these ranges ([`list`](Self::list)), into a datagram with a message of ours or one without. What to remember of
-    /// it: the largest number told, see [`confirm`](Self::confirm), and what [`Refusals::tell`] says. It must be acknowledged if it tells
-    /// refusals.
+    /// it: the largest number told, see [`confirm`](Self::confirm), and what [`Refusals::tell`] says of the first so many refusals. It must be
+    /// acknowledged if it tells any.
     pub fn write(
         &mut self,
         now: Time,
         ranges: &Ranges,
         credit: u64,
         with_message: bool,
-        refusals: &mut Refusals,
+        (refusals, count): (&mut Refusals, usize),
         builder: &mut Builder<'_>,
     ) -> (u64, u64) {
         if !with_message {
@@ -169,8 +169,9 @@ impl Arrivals {
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
         let tell = Told { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
         let mut refused = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];
-        let (told, through) = refusals.tell(&mut refused);
-        builder.acknowledge(ranges.iter().cloned(), tell, refused.get(..told).unwrap_or_default());
+        let refused = refused.get_mut(..count).unwrap_or_default();
+        let through = refusals.tell(refused);
+        builder.acknowledge(ranges.iter().cloned(), tell, refused);
         self.pending = 0;
         self.due = false;
         self.deadline = None;

@@ -8,7 +8,7 @@ use super::inbox::Taken;
 use super::lanes::Sending;
 use super::upper::Above;
 use super::{Death, Upper};
-use crate::limits::ACKS_A_DATAGRAM;
+use crate::limits::{ACKS_A_DATAGRAM, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malformed, Open, View};
@@ -275,6 +275,10 @@ impl Connection {
         outbox.advance(events);
         self.detect_lost(now, lane);
         self.weigh_sizes(now, lane);
+        if ack.refusals().count() >= REFUSALS_MAX {
+            // WIND-4.6: there may be more, and then what is under way is dropped over there; what overtakes it shows that.
+            Lane::BOTH.into_iter().for_each(|lane| self.ping[lane] |= !self.sending[lane].flight.is_empty());
+        }
         true
     }
 }

@@ -1,4 +1,5 @@
-//! What the layer above refused, until the peer is known to know (WIND-4.6). One queue for both lanes: every ACK frame tells it.
+//! What the layer above refused, until the peer is known to know (WIND-4.6). One queue for both lanes: the first ACK frame
+//! of every datagram tells it.
 
 use crate::limits::REFUSALS_MAX;
 use crate::planted::{Bug, planted};
@@ -11,7 +12,7 @@ pub(super) struct Refusals {
     pub queue: VecDeque<RefusedMessage>,
     /// How many were confirmed before these.
     confirmed: u64,
-    /// This datagram caused more refusals than an ACK frame can tell; it is not acknowledged before they are told.
+    /// This datagram caused more refusals than one can tell; it is not acknowledged before they are told.
     withheld: Option<(Lane, u64)>,
     /// They, or what was withheld for them, are to be told now.
     due: bool,
@@ -43,7 +44,7 @@ impl Refusals {
         self.withheld.filter(|withheld| withheld.0 == lane).map(|withheld| withheld.1)
     }
 
-    /// A datagram has been read; before it, so many refusals waited. If there are more now than one ACK frame tells, the datagram is
+    /// A datagram has been read; before it, so many refusals waited. If there are more now than one datagram tells, this one is
     /// withheld, and its refusals are told from the largest number down: so the sender cannot count the message that all the
     /// others waited for as settled before it knows of them all.
     pub fn withhold(&mut self, lane: Lane, number: u64, before: usize) {
@@ -56,21 +57,21 @@ impl Refusals {
         }
     }
 
-    /// How many one ACK frame tells.
+    /// How many a datagram tells.
     pub fn told(&self) -> usize {
         self.queue.len().min(REFUSALS_MAX)
     }
 
-    /// Those that an ACK frame tells; what to remember of it: see [`confirm`](Self::confirm).
-    pub fn tell(&mut self, told: &mut [RefusedMessage; REFUSALS_MAX]) -> (usize, u64) {
-        let count = self.told();
+    /// The first, as many as there is room for and no more than there are; what to remember of it: see [`confirm`](Self::confirm).
+    pub fn tell(&mut self, told: &mut [RefusedMessage]) -> u64 {
+        let count = told.len();
         told.iter_mut().zip(&self.queue).for_each(|(to, from)| *to = *from);
         if planted(Bug::TellRefusalsOnce) {
             self.queue.drain(..count);
             self.confirmed += count as u64;
-            return (count, self.confirmed);
+            return self.confirmed;
         }
-        (count, self.confirmed + count as u64)
+        self.confirmed + count as u64
     }
 
     /// ACK frames of both lanes have been written.

@@ -259,7 +259,7 @@ impl Connection {
     /// acknowledgement that is not urgent pushes no message out. Do they tell refusals?
     fn write_acks(&mut self, by: Lane, now: Time, with_message: bool, then: usize, builder: &mut Builder<'_>) -> bool {
         let everything = self.refusals.is_due();
-        let mut told = false;
+        let (mut written, mut told) = (false, false);
         for lane in Lane::BOTH {
             let arrivals = &self.arrivals[lane];
             let credit = lane == Lane::Small && self.inbox.credit_due();
@@ -269,9 +269,11 @@ impl Connection {
             }
             let mut ranges = Ranges::new();
             arrivals.list(&self.refusals, &mut ranges);
-            let len = Acknowledgement::frame_len(ranges.len(), self.refusals.told());
+            let refusals = if written { 0 } else { self.refusals.told() };
+            let len = Acknowledgement::frame_len(ranges.len(), refusals);
             if must || then + len <= builder.room() {
-                told |= self.write_ack((lane, &ranges), by, now, with_message, builder);
+                self.write_ack((lane, &ranges), refusals, by, now, with_message, builder);
+                (written, told) = (true, told || refusals > 0);
             }
         }
         if by == Lane::Small {
@@ -280,22 +282,22 @@ impl Connection {
         told
     }
 
-    /// Write the ACK frame of a lane; does it tell refusals?
+    /// Write the ACK frame of a lane, with so many refusals: all that are to be told, or none behind a frame that tells them (WIND-4.6).
     fn write_ack(
         &mut self,
         (lane, ranges): (Lane, &Ranges),
+        refusals: usize,
         by: Lane,
         now: Time,
         with_message: bool,
         builder: &mut Builder<'_>,
-    ) -> bool {
-        let refusals = self.refusals.told();
+    ) {
         let credit = self.inbox.tell_credit();
-        let (largest, through) = self.arrivals[lane].write(now, ranges, credit, with_message, &mut self.refusals, builder);
+        let told = (&mut self.refusals, refusals);
+        let (largest, through) = self.arrivals[lane].write(now, ranges, credit, with_message, told, builder);
         self.sending[by].flight.carry(Item::Told { lane, largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
         self.statistics.refusals_sent += refusals as u64;
-        refusals > 0
     }
 
     /// The datagram's frames are complete. What follows on the wire, if it lies in a segment.
@@ -338,10 +340,10 @@ impl Connection {
         let path = self.handshake.path?;
         let mut builder = self.begin(Lane::Small, into);
         builder.close();
-        for lane in Lane::BOTH {
+        for (lane, refusals) in [(Lane::Small, self.refusals.told()), (Lane::Bulk, 0)] {
             let mut ranges = Ranges::new();
             self.arrivals[lane].list(&self.refusals, &mut ranges);
-            self.write_ack((lane, &ranges), Lane::Small, now, false, &mut builder);
+            self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, builder, None, false);
         Some(Transmit { payload: None, rows: None, path, lane: Lane::Small, port: None, handshake: false })

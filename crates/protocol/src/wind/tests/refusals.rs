@@ -40,9 +40,13 @@ fn cost(class: Class, refuses: [bool; 2], loss: f64, seed: u64) -> (Duration, u6
 #[test]
 fn refusals_both_ways_cost_little_more_than_one_way() {
     for class in [Class::Unordered, Class::Ordered, Class::Sync] {
-        for (loss, seed) in [(0.0, 1), (0.01, 2), (0.01, 3), (0.1, 4), (0.1, 5)] {
-            let one = cost(class, [true, false], loss, seed);
-            let both = cost(class, [true, true], loss, seed);
+        for (loss, seeds) in [(0.0, 1), (0.01, 2), (0.1, 2)] {
+            // Where datagrams are lost, one run says little.
+            let runs = |refuses| {
+                let runs = (1..=seeds).map(|seed| cost(class, refuses, loss, seed));
+                runs.fold((Duration::ZERO, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1))
+            };
+            let (one, both) = (runs([true, false]), runs([true, true]));
             std::eprintln!("{class:?} {loss}: {one:?} {both:?}");
             assert!(both.0 < 2 * one.0 && both.1 < 3 * one.1, "{class:?}, loss {loss}: one way {one:?}, both ways {both:?}");
         }
@@ -70,5 +74,5 @@ fn a_burst_of_refusals_takes_few_round_trips() {
     let one = refuse(0..1);
     let all = refuse(1..1 + BURST);
     std::eprintln!("one refusal {one:?}, {BURST} of them {all:?}");
-    assert!(all <= one * (BURST / 8) as u32, "one refusal {one:?}, {BURST} of them {all:?}");
+    assert!(all <= one * (BURST / 16) as u32, "one refusal {one:?}, {BURST} of them {all:?}");
 }
