@@ -1,0 +1,224 @@
+//! What holds of remote memory whichever way it goes: to the node itself, over the network, through rings, into mapped memory.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{Combine, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights};
+use std::time::Duration;
+use support::{cluster_once, over_the_network};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAGE: u64 = 4096;
+/// Many fragments, and more than a ring.
+const LEN: u64 = 100 * PAGE;
+
+/// One end of a job, or both of them.
+struct End<'j> {
+    job: &'j Job,
+    /// Whoever's memory is reached.
+    target: Peer,
+    shared: bool,
+}
+
+impl End<'_> {
+    fn region(&self) -> Region {
+        if self.shared { Region::shared(LEN as usize).unwrap() } else { Region::zeroed(LEN as usize).unwrap() }
+    }
+
+    /// Done by the node that asks, while the other one waits.
+    fn ask(&self, ask: impl FnOnce()) {
+        if self.job.rank() == 0 {
+            ask();
+        }
+        self.job.barrier().unwrap();
+    }
+
+    /// Done by the node that is asked, likewise.
+    fn serve(&self, serve: impl FnOnce()) {
+        if self.job.rank() == self.target.rank() {
+            serve();
+        }
+        self.job.barrier().unwrap();
+    }
+
+    fn source(&self, byte: u8) -> LocalRegion {
+        let source = self.job.register(Region::zeroed(LEN as usize).unwrap()).unwrap();
+        source.fill(0, LEN, byte).unwrap();
+        source
+    }
+}
+
+fn each_way(program: impl Fn(&End<'_>) + Sync) {
+    let network = over_the_network(&Settings::default());
+    for (nodes, settings, shared) in
+        [(1, Settings::default(), false), (2, network, false), (2, Settings::default(), false), (2, Settings::default(), true)]
+    {
+        cluster_once(nodes, &settings, |job| program(&End { job: &job, target: job.peer(nodes - 1).unwrap(), shared }));
+    }
+}
+
+fn refusal<T: oikaze::Outcome>(operation: Operation<T>) -> Option<Refusal> {
+    operation.wait_for(PATIENCE).err().map(|error| error.refusal().unwrap_or_else(|| panic!("{error}")))
+}
+
+/// MEM-1.6, MEM-1.7: in force when the call returns, also for who has looked the region up, or mapped it, before.
+#[test]
+fn rights_change_page_by_page_while_the_region_is_used() {
+    each_way(|end| {
+        let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
+        let there = end.target.region("mine").unwrap();
+        let source = end.source(7);
+        // Which of these are refused: a short put and a long one, each from this page on; a get; a word; numbers; a signal in that page.
+        let refused = |there: &RemoteRegion, page: u64| {
+            let (at, short) = (page * PAGE, source.slice(0..8).unwrap());
+            [
+                refusal(there.put(at, &short)),
+                refusal(there.put(at, source.slice(0..50 * PAGE as usize).unwrap())),
+                refusal(there.get(at, source.slice(0..50 * PAGE as usize).unwrap())),
+                refusal(there.fetch_add(at, 1)),
+                refusal(there.accumulate::<u64>(at, Combine::Sum, short.clone()).unwrap()),
+                refusal(there.put_signal(60 * PAGE, &short, &there.signal(at, 1))),
+            ]
+        };
+        let no = Some(Refusal::NotPermitted);
+        end.ask(|| assert_eq!(refused(&there, 0), [None; 6]));
+        end.serve(|| mine.protect(PAGE..2 * PAGE, Rights::READ).unwrap());
+        end.ask(|| {
+            assert_eq!(refused(&there, 1), [no, no, None, no, no, no]);
+            assert_eq!(refused(&there, 0), [None, no, None, None, None, None], "the long one reaches the page");
+            assert_eq!(refused(&there, 2), [None; 6]);
+        });
+        end.serve(|| mine.set_rights(Rights::ATOMIC).unwrap());
+        end.ask(|| {
+            assert_eq!(refused(&there, 1), [no, no, no, None, None, no]);
+            assert_eq!(refused(&end.target.region("mine").unwrap(), 1), [no, no, no, None, None, no]);
+        });
+        end.serve(|| mine.set_rights(Rights::ALL).unwrap());
+        end.ask(|| assert_eq!(refused(&there, 1), [None; 6]));
+    });
+}
+
+/// MEM-1.8: a region registered again is another one; who knew the first is told so.
+#[test]
+fn memory_is_registered_again() {
+    each_way(|end| {
+        let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
+        let before = end.target.region("mine").unwrap();
+        let (id, source) = (mine.id(), end.source(9));
+        end.ask(|| before.put(0, source.all()).wait_for(PATIENCE).unwrap());
+        let mine = mine.reregister(Rights::WRITE | Rights::READ).unwrap();
+        assert_ne!(mine.id(), id);
+        end.job.barrier().unwrap();
+        let after = end.target.region("mine").unwrap();
+        end.ask(|| {
+            for long in [8, LEN as usize] {
+                assert_eq!(refusal(before.put(0, source.slice(0..long).unwrap())), Some(Refusal::UnknownKey));
+                assert_eq!(refusal(before.get(0, source.slice(0..long).unwrap())), Some(Refusal::UnknownKey));
+            }
+            assert_eq!(refusal(before.fetch_add(0, 1)), Some(Refusal::UnknownKey));
+            assert_eq!(refusal(after.fetch_add(0, 1)), Some(Refusal::NotPermitted));
+            source.fill(0, LEN, 3).unwrap();
+            after.put(PAGE, source.slice(0..PAGE as usize).unwrap()).wait_for(PATIENCE).unwrap();
+        });
+        end.serve(|| {
+            let mut bytes = vec![0; LEN as usize];
+            mine.read(0, &mut bytes).unwrap();
+            let expected = |at: usize| if at as u64 / PAGE == 1 { 3 } else { 9 };
+            assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == expected(at)));
+        });
+    });
+}
+
+/// MEM-15.1 to MEM-15.3: what is behind a fence takes place after what is before it; a flush waits for both, whatever became of them.
+#[test]
+fn fences_and_flushes_hold() {
+    each_way(|end| {
+        let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
+        let there = end.target.region("mine").unwrap();
+        for round in 1..=20_u8 {
+            let source = end.source(round);
+            let mut begun = Vec::new();
+            if end.job.rank() == 0 {
+                begun.push(there.put(8, source.slice(8..LEN as usize).unwrap()).into_bits());
+                begun.push(there.fetch_add(LEN, 1));
+                if round % 2 == 0 {
+                    end.target.fence()
+                } else {
+                    end.job.fence()
+                }
+                begun.push(there.word::<u64>(0).store(u64::from(round)).into_bits());
+            }
+            if end.job.rank() == end.target.rank() {
+                mine.wait_until(0, Some(PATIENCE), |word| word == u64::from(round)).unwrap();
+                let mut bytes = vec![0; LEN as usize - 8];
+                mine.read(8, &mut bytes).unwrap();
+                assert!(bytes.iter().all(|byte| *byte == round), "the word overtook the data");
+            }
+            if round % 3 == 0 {
+                end.target.flush().unwrap()
+            } else {
+                end.job.quiet().unwrap()
+            }
+            let ended: Vec<_> = begun.iter().map(|one| one.is_done() && one.wait_for(PATIENCE).is_ok()).collect();
+            assert!(ended.is_empty() || ended == [true, false, true], "{ended:?}");
+            end.job.barrier().unwrap();
+        }
+    });
+}
+
+/// MEM-7.1: one wait for many, whether they are done at once, later, or refused; each is counted once, and told once.
+#[test]
+fn counters_and_queues_wake_when_enough_have_ended() {
+    const EACH: u64 = 50;
+    each_way(|end| {
+        let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
+        let there = end.target.region("mine").unwrap();
+        let source = end.source(1);
+        let begin = |n: u64| match n % 5 {
+            0 => there.put(8 * PAGE, source.slice(0..8).unwrap()).into_bits(),
+            1 => there.put(8 * PAGE, source.slice(0..50 * PAGE as usize).unwrap()).into_bits(),
+            2 => there.get(8 * PAGE, source.slice(0..8).unwrap()).into_bits(),
+            3 => there.fetch_add(0, 1),
+            _ => there.fetch_add(LEN, 1),
+        };
+        end.ask(|| {
+            let (counter, queue) = (end.job.counter(), end.job.completion_queue());
+            std::thread::scope(|threads| {
+                let waits = threads.spawn(|| counter.wait(EACH, Some(PATIENCE)));
+                (0..EACH).for_each(|n| begin(n).count_on(&counter).unwrap());
+                let counts = waits.join().unwrap().unwrap();
+                assert_eq!((counts.succeeded, counts.failed), (EACH / 5 * 4, EACH / 5));
+                let waits = threads.spawn(|| {
+                    let mut told = Vec::new();
+                    queue.wait(EACH as usize, Some(PATIENCE), &mut told).map(|_| told)
+                });
+                (0..EACH).for_each(|n| begin(n).into_queue(&queue, n).unwrap());
+                let mut told = waits.join().unwrap().unwrap();
+                told.sort_by_key(|one| one.context);
+                assert!(told.iter().map(|one| one.context).eq(0..EACH));
+                assert!(told.iter().all(|one| one.outcome.is_err() == (one.context % 5 == 4)));
+            });
+        });
+        end.serve(|| assert_eq!(mine.load_u64(0).unwrap(), 2 * EACH / 5));
+    });
+}
+
+/// MEM-6.5: what a region has grown by is reached at once. (Memory files do not grow.)
+#[test]
+fn a_region_grows_while_it_is_used() {
+    each_way(|end| {
+        let region = Region::private_with_capacity(PAGE as usize, LEN as usize).unwrap();
+        let mine = end.job.publish("mine", region, Rights::ALL).unwrap();
+        let there = end.target.region("mine").unwrap();
+        let source = end.source(4);
+        let beyond = || refusal(there.put(PAGE - 8, source.slice(0..(LEN - PAGE) as usize).unwrap()));
+        end.ask(|| assert_eq!(beyond(), Some(Refusal::OutOfBounds)));
+        end.serve(|| mine.grow(LEN as usize).unwrap());
+        end.ask(|| {
+            assert_eq!(beyond(), None);
+            assert_eq!(there.fetch_add(LEN - 8, 1).wait_for(PATIENCE).unwrap(), 0);
+            assert_eq!(refusal(there.fetch_add(LEN, 1)), Some(Refusal::OutOfBounds));
+            assert_eq!(end.target.region("mine").unwrap().len(), LEN);
+        });
+    });
+}
