@@ -2,10 +2,11 @@
 
 use super::ingress::Ingress;
 use oikaze_os::link::{Foreseen, Scattered};
+use oikaze_os::memory::Places;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
-use oikaze_protocol::wind::Expected;
+use oikaze_protocol::wind::Forecast;
 use oikaze_protocol::wire::{Seal, View};
 
 /// What is remembered to guess by.
@@ -14,29 +15,40 @@ pub(super) struct Foresight {
     /// Whose fragment came last.
     pub peer: Option<Rank>,
     /// What the link was told that comes next.
-    told: Option<(Rank, Expected)>,
+    told: Option<(Rank, Forecast)>,
 }
 
 impl<P: Pages> Ingress<'_, P> {
-    /// The next bytes of the message that bulk came for last, as many as one call brings: admitted, permitted, and not yet here.
+    /// The next bytes of the messages that bulk came for last, as many as one call brings: admitted, permitted, and not yet here.
     pub(super) fn guess(&mut self) -> Option<Foreseen> {
         let rank = self.foresight.peer?;
-        let expected = self.peers.get(rank)?.connection.expected()?;
-        let pieces = (expected.left / expected.piece as u64).min((DATAGRAM_MAX / expected.piece) as u64);
-        let len = pieces * expected.piece as u64;
-        let segment = self.rma.place_of(rank, expected.message, expected.offset, len, self.memory)?;
-        let places = self.memory.scatter(segment)?;
-        self.foresight.told = Some((rank, expected));
-        Some(Foreseen { head: HEADER_LEN + BULK_FRAME_LEN, payload: expected.piece, tag: self.checksum.len(), places })
+        let forecast = self.peers.get(rank)?.connection.expected(DATAGRAM_MAX);
+        let first = *forecast.iter().next()?;
+        let mut places = Places::default();
+        for expected in forecast.iter() {
+            let len = (expected.pieces * expected.piece) as u64;
+            let place = self.rma.place_of(rank, expected.message, expected.offset, len, self.memory);
+            // Where one has no place, those behind it have no slot.
+            let Some(place) = place.and_then(|segment| self.memory.scatter(segment)) else { break };
+            places.push(place);
+        }
+        let foreseen = Foreseen {
+            head: HEADER_LEN + BULK_FRAME_LEN + first.opening,
+            payload: first.piece,
+            tag: self.checksum.len(),
+            places,
+        };
+        self.foresight.told = Some((rank, forecast));
+        (!foreseen.places.is_empty()).then_some(foreseen)
     }
 
     /// From that peer, the fragment that was expected at this place, and nothing else? Whether it is true is for its seal to say.
     pub(super) fn is_as_told(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
-        let Some((rank, expected)) = self.foresight.told else { return false };
+        let Some((rank, ref forecast)) = self.foresight.told else { return false };
         let Scattered { from, head, payload, tag, .. } = *scattered;
         View::parse_parts(head, payload, tag).is_ok_and(|view| {
             // What the kernel has joined has one sender.
-            expected.is(index, &view)
+            forecast.is(index, &view)
                 && self.peers.of_connection(view.header().connection) == Some(rank)
                 && (index > 0 || self.peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
         })
@@ -151,6 +163,38 @@ mod tests {
                 open(&b.engine.link_mut().from).extend(old.iter().cloned());
                 b.turn(now);
                 assert!(bytes(&target, 0, 3 * LEN) == expected, "{seed} {which}: old datagrams");
+            }
+            in_place += b.engine.link_mut().in_place;
+        }
+        assert!(in_place > 1000, "{in_place} datagrams came to their place");
+    }
+
+    /// MEM-3.7: several at once, whose datagrams take turns.
+    #[test]
+    fn puts_under_way_together_are_whole_and_no_other_byte_changes() {
+        let (mut in_place, puts) = (0, 3);
+        for seed in 0..20 {
+            let (mut a, mut b, now) = pair();
+            b.engine.link_mut().scatters = true;
+            let mut random = random(seed);
+            // Each with a gap behind it that nobody may touch.
+            let (target, there) = region(&mut b, puts * (LEN + 100), |_| UNTOUCHED);
+            let sent: Vec<_> = (0..puts)
+                .map(|which| {
+                    let (_, source) = region(&mut a, LEN, |at| byte(at, which));
+                    let body = Body::Segment(Segment { region: source.slot, offset: 0, len: LEN });
+                    a.ask(Request::Put { to: 1, key: there.key, offset: which * (LEN + 100), body, signal: None })
+                })
+                .collect();
+            let mut old = Vec::new();
+            run(&mut a, &mut b, now, |b, _| {
+                harm(b, &mut old, &mut random);
+                sent.iter().all(|put| put.is_done())
+            });
+            for (which, put) in (0..puts).zip(&sent) {
+                assert_eq!(put.outcome(), Some(Ok(Value::Done)));
+                let right: Vec<u8> = (0..LEN).map(|at| byte(at, which)).chain([UNTOUCHED; 100]).collect();
+                assert!(bytes(&target, which * (LEN + 100), LEN + 100) == right, "{seed} {which}");
             }
             in_place += b.engine.link_mut().in_place;
         }

@@ -40,12 +40,11 @@ impl Wire {
         let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() else { return arrivals(sink, run) };
         let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag) else {
             // It has been written to all the same.
-            places.fill(0, &vec![0x33; places.len()]);
+            (0..places.len() / payload).for_each(|slot| places.fill(slot * payload, &vec![0x33; payload]));
             return arrivals(sink, run);
         };
         let slots = (places.len() / payload).min(run.len());
-        let (here, beyond) = run.split_at(slots);
-        here.iter().enumerate().for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
+        run[..slots].iter().enumerate().for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
         let one = |at: usize| Scattered {
             from: address(0),
             head: &run[at][..head],
@@ -53,13 +52,10 @@ impl Wire {
             tag: &run[at][stride - tag..],
             congested: false,
         };
-        if (0..slots).all(|at| sink.confirm(at, &one(at))) {
-            (0..slots).for_each(|at| sink.take_scattered(one(at)));
-            self.in_place += slots;
-            arrivals(sink, beyond);
-        } else {
-            arrivals(sink, run);
-        }
+        let placed = (0..slots).take_while(|at| sink.confirm(*at, &one(*at))).count();
+        (0..placed).for_each(|at| sink.take_scattered(one(at)));
+        self.in_place += placed;
+        arrivals(sink, &run[placed..]);
     }
 }
 

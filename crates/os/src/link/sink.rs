@@ -1,10 +1,10 @@
 //! Who takes what a link brings, and may say beforehand where it will belong.
 
 use super::Arrival;
-use crate::memory::Scatter;
+use crate::memory::Places;
 use std::net::SocketAddr;
 
-/// What will probably come next by the bulk lane: datagrams that are alike, whose payloads belong one behind the other.
+/// What will probably come next by the bulk lane: datagrams that are alike, whose payloads belong one behind the other, in few places.
 #[derive(Debug)]
 pub struct Foreseen {
     /// Bytes before the payload of each.
@@ -13,8 +13,9 @@ pub struct Foreseen {
     pub payload: usize,
     /// Bytes behind it.
     pub tag: usize,
-    /// Where the payloads belong, as many as there is room for. Whatever comes, these bytes, and no others, may hold anything afterwards.
-    pub places: Scatter,
+    /// Where the payloads belong, as many as there is room for, none across two places. Whatever comes, these bytes, and no others, may hold
+    /// anything afterwards.
+    pub places: Places,
 }
 
 /// A datagram that came in three pieces, its payload where it was foreseen to belong.
@@ -42,8 +43,8 @@ pub trait Sink {
         None
     }
 
-    /// Is this what was foreseen at that place in the order, from 0? Asked for all datagrams of a call before the first is handed over: if one
-    /// is not, all are taken out of their places and handed over as any others.
+    /// Is this what was foreseen at that place in the order, from 0? Asked for the datagrams of a call in their order, up to the first that
+    /// is not, before any is handed over: this one and all behind it are taken out of their places and handed over as any others.
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
         let _ = (index, scattered);
         false

@@ -44,6 +44,6 @@ pub use huge::{PageSize, huge_page};
 #[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
 pub use region::{Disk, FilePages, PagesLock, Region, RegionKind};
-pub use scatter::Scatter;
+pub use scatter::{Places, Scatter};
 pub use table::{Holder, RegionId, RegionTable, Registered};
 pub use words::LocalWord;

@@ -4,7 +4,7 @@
 //! an unordered one when it is whole.
 
 use super::assembly::{Assembly, Destination, Filled};
-use super::expected::{Expected, Guess, Latest};
+use super::expected::{Forecast, Guess, Turn};
 use super::granted::Granted;
 use super::upper::Above;
 use super::{Admission, Class, Delivered, Head, Refusal, Upper};
@@ -121,7 +121,7 @@ impl Inbox {
         let Open { number, class, credited, head, len } = *open;
         match (self.first_sight(number, credited, len), whole) {
             (Ok(()), _) => {}
-            (Err(Taken::Duplicate), Some((fragment, bytes))) => return self.fragment(fragment, bytes, above),
+            (Err(Taken::Duplicate), Some((fragment, bytes))) => return self.fragment(fragment, true, bytes, above),
             // A beginning is repeated until it is acknowledged: nothing strange.
             (Err(Taken::Duplicate), None) => return Taken::New,
             (Err(taken), _) => return taken,
@@ -161,7 +161,7 @@ impl Inbox {
                 let buffer = above.upper.buffer(usize::try_from(len).unwrap_or(0));
                 self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)));
                 if let Some((fragment, bytes)) = whole {
-                    return self.fragment(fragment, bytes, above);
+                    return self.fragment(fragment, true, bytes, above);
                 }
             }
         }
@@ -173,38 +173,26 @@ impl Inbox {
         self.set(number, Slot::Gathering(Box::new(assembly)));
     }
 
-    /// Bytes of a body came.
-    pub fn fragment<U: Upper>(&mut self, fragment: Fragment, bytes: &[u8], above: &mut Above<'_, U>) -> Taken {
+    /// Bytes of a body came, beside its beginning if that `opens`.
+    pub fn fragment<U: Upper>(&mut self, fragment: Fragment, opens: bool, bytes: &[u8], above: &mut Above<'_, U>) -> Taken {
         // The low half names the number nearest above the floor; what lies below it is long delivered (WIRE-4.5).
         let ahead = fragment.message_low.wrapping_sub(self.floor as u32);
         if ahead > u32::MAX / 2 {
             return Taken::Duplicate;
         }
         let message = self.floor + u64::from(ahead);
+        let end = fragment.offset.saturating_add(bytes.len() as u64);
+        let last = self.assembly(message).is_some_and(|assembly| assembly.len == end);
         let taken = self.fill(message, fragment.offset, bytes, above);
         if taken == Taken::New {
-            let end = fragment.offset.saturating_add(bytes.len() as u64);
-            self.guess = Guess(Some(Latest { message, end, piece: bytes.len() }));
+            self.guess.learn(Turn { message, end, opens }, bytes.len(), last);
         }
         taken
     }
 
-    /// What follows the latest fragment: the rest of its message, or else the next one's beginning.
-    pub fn expected(&self) -> Option<Expected> {
-        let Latest { message, end, piece } = self.guess.0?;
-        self.missing(message, end, piece).or_else(|| self.missing(message + 1, 0, piece))
-    }
-
-    /// The first missing bytes of a body from here on, if it is placed as it comes and there are enough of them.
-    fn missing(&self, message: u64, from: u64, piece: usize) -> Option<Expected> {
-        match self.slots.get(usize::try_from(message.checked_sub(self.floor)?).ok()?) {
-            Some(Slot::Gathering(assembly)) if assembly.destination == Destination::Place => {
-                let missing = assembly.missing(from)?;
-                let left = missing.end - missing.start;
-                (piece > 0 && left >= piece as u64).then_some(Expected { message, offset: missing.start, left, piece })
-            }
-            _ => None,
-        }
+    /// What comes next, up to so many bytes.
+    pub fn expected(&self, bytes: usize) -> Forecast {
+        self.guess.forecast(bytes, |number| self.assembly(number))
     }
 
     /// A whole message came of which something is known already: what of it is missing is taken in (WIND-2.4).
@@ -279,6 +267,13 @@ impl Inbox {
     fn charge(&mut self, credited: bool, len: u64) {
         if credited {
             self.credit.take(len);
+        }
+    }
+
+    fn assembly(&self, number: u64) -> Option<&Assembly> {
+        match self.slots.get(usize::try_from(number.checked_sub(self.floor)?).ok()?)? {
+            Slot::Gathering(assembly) => Some(assembly),
+            _ => None,
         }
     }
 
@@ -398,6 +393,7 @@ impl Inbox {
     pub fn shrink(&mut self) {
         if self.slots.is_empty() {
             self.slots.shrink_to(16);
+            self.guess = Guess::default();
         }
     }
 }

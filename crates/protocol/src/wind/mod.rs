@@ -43,7 +43,7 @@ mod upper;
 pub use crate::wire::{Introduction, Lane, Misfit};
 pub use connection::Connection;
 pub use event::{Death, Event, HandshakeRefusal, PostError, Transmit};
-pub use expected::Expected;
+pub use expected::{Expected, Forecast};
 pub use histogram::{Histogram, Latency};
 pub use lanes::PerLane;
 pub use message::{Body, Class, Head, HeadTooLong, Message, Rows, Segment, Token};

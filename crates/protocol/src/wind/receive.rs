@@ -199,12 +199,14 @@ impl Connection {
             }
         };
         let mut fragment = contents.fragment;
+        let mut opens = false;
         let Some((first, others)) = &contents.messages else { return sum };
         for frame in core::iter::once(*first).chain(others.clone().flatten()) {
             match frame {
                 Frame::Message(message) => note(inbox.message(&message, &mut above)),
                 Frame::Withdraw(withdrawal) => note(inbox.withdraw(withdrawal, &mut above)),
                 Frame::Open(open) => {
+                    opens = true;
                     let whole = fragment.take_if(|bulk| is_whole(bulk, &open, view.payload()));
                     let whole = whole.map(|bulk| (bulk, view.payload()));
                     note(inbox.open(&open, whole, &mut above));
@@ -213,7 +215,7 @@ impl Connection {
             }
         }
         if let Some(fragment) = fragment {
-            note(inbox.fragment(fragment, view.payload(), &mut above));
+            note(inbox.fragment(fragment, opens, view.payload(), &mut above));
         }
         let [duplicate, no_room, unknown, wrong] = worst;
         statistics.duplicate_messages += duplicate;

@@ -2,6 +2,7 @@
 
 mod channel;
 mod exchanges;
+mod forecasts;
 mod lanes;
 mod lives;
 mod messages;

@@ -2,8 +2,8 @@
 //!
 //! What is foreseen is a run of equal datagrams, as the kernel joins them. Its heads and tags are received into the pool, its payloads into
 //! their places, and what follows beyond those, whatever it is, into the pool again. The run is looked at as a whole before any of it is
-//! processed: a payload that lies where another belongs would be overwritten by it. If anything is not as foreseen, all of it is copied out
-//! first, and is then as if it had been received there.
+//! processed: a payload that lies where another belongs would be overwritten by it. From the first datagram on that is not as foreseen all is
+//! copied out beforehand, and is then as if it had been received there.
 
 #[cfg(test)]
 mod tests;
@@ -55,12 +55,9 @@ impl Layout {
         index * (self.head + self.tag)
     }
 
-    /// How many datagrams of a buffer lie as foreseen, and whether those are all, or all slots are full and what follows is in the pool.
-    /// `None`: they do not.
-    fn filled(self, len: usize, size: usize) -> Option<usize> {
-        let whole = len / self.stride();
-        let tidy = whole >= self.slots || (whole > 0 && len.is_multiple_of(self.stride()));
-        (tidy && size == self.stride()).then(|| whole.min(self.slots))
+    /// How many whole datagrams of a buffer lie in slots.
+    fn filled(self, len: usize, size: usize) -> usize {
+        if size == self.stride() { self.slots.min(len / size) } else { 0 }
     }
 }
 
@@ -69,8 +66,9 @@ impl Layout {
 pub(super) enum Guess {
     /// Nothing came.
     Untried,
+    /// Less than half of what came to slots was as foreseen.
     Wrong,
-    /// All came from the peer of whom it was foreseen, at this address.
+    /// As much or more was, and came from the peer of whom it was foreseen, at this address.
     Right(SocketAddr),
 }
 
@@ -116,21 +114,18 @@ impl Pool {
         };
         let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
         let run = Run { layout, pool, foreseen: &foreseen, from, congested };
-        let placed = layout.filled(len, size).filter(|count| run.datagrams(*count).all(|(index, one)| sink.confirm(index, &one)));
-        let take = |bytes: &[u8], sink: &mut dyn Sink| sink.take(Arrival { from, bytes, congested });
-        let datagrams = if let Some(count) = placed {
-            run.datagrams(count).for_each(|(_, one)| sink.take_scattered(one));
-            statistics.in_place += count as u64;
-            let rest = run.behind(count, len);
-            count + if rest.is_empty() { 0 } else { cut(rest, Some(size), &mut |bytes| take(bytes, sink)) }
-        } else {
-            let out = copies.get_mut(..len).unwrap_or_default();
-            run.copy_out(out);
-            cut(out, Some(size), &mut |bytes| take(bytes, sink))
-        };
+        let filled = layout.filled(len, size);
+        let placed = run.datagrams(filled).take_while(|(index, one)| sink.confirm(*index, one)).count();
+        let rest = if placed < layout.slots { run.copy_out(placed, len, copies) } else { run.behind(placed, len) };
+        run.datagrams(placed).for_each(|(_, one)| sink.take_scattered(one));
+        statistics.in_place += placed as u64;
+        let mut take = |bytes: &[u8]| sink.take(Arrival { from, bytes, congested });
+        // A buffer of no bytes is a datagram, too.
+        let beside = if rest.is_empty() && placed > 0 { 0 } else { cut(rest, Some(size), &mut take) };
+        let datagrams = placed + beside;
         statistics.bytes_in += len as u64;
         statistics.datagrams_in += datagrams as u64;
-        let guess = placed.map_or(Guess::Wrong, |_| Guess::Right(from));
+        let guess = if placed > 0 && 2 * placed >= filled { Guess::Right(from) } else { Guess::Wrong };
         Ok((Burst { datagrams, bytes: len, buffers: 1, full: true }, guess))
     }
 }
@@ -222,17 +217,19 @@ impl<'a> Run<'a> {
         self.pool.get(at..at + (len - count * self.layout.stride())).unwrap_or_default()
     }
 
-    /// All of it, one piece behind the other as the kernel filled them.
-    fn copy_out(self, mut out: &mut [u8]) {
+    /// What came behind the first `count` of `len` bytes in all, one piece behind the other as the kernel filled them.
+    fn copy_out(self, count: usize, len: usize, out: &mut [u8]) -> &[u8] {
         let Layout { head, payload, slots, .. } = self.layout;
+        let wanted = (len - count * self.layout.stride()).min(out.len());
+        let mut at = 0;
         let mut put = |from: Option<&[u8]>| {
             let from = from.unwrap_or_default();
-            let len = from.len().min(out.len());
-            let (now, later) = std::mem::take(&mut out).split_at_mut(len);
-            now.copy_from_slice(from.get(..now.len()).unwrap_or_default());
-            out = later;
+            let len = from.len().min(wanted - at);
+            let (Some(to), Some(from)) = (out.get_mut(at..at + len), from.get(..len)) else { return };
+            to.copy_from_slice(from);
+            at += len;
         };
-        for index in 0..slots {
+        for index in count..slots {
             let (at, next) = (self.layout.head_at(index), self.layout.head_at(index + 1));
             // The tag of the one before ends where this head begins.
             put(self.pool.get(at..at + head));
@@ -240,5 +237,6 @@ impl<'a> Run<'a> {
             put(self.pool.get(at + head..next));
         }
         put(self.pool.get(self.layout.head_at(slots)..));
+        out.get(..at).unwrap_or_default()
     }
 }

@@ -1,0 +1,91 @@
+//! What is foretold of bulk comes (MEM-3.7): bodies are received straight into place because of it.
+
+use super::packing::{established, message, send};
+use super::world::World;
+use crate::limits::{ACK_DELAY, BULK_RUN};
+use crate::wind::*;
+use crate::wire::{Frame, View};
+use std::collections::BTreeSet;
+use std::vec::Vec;
+
+/// Datagrams that one call of the link brings.
+const GROUP: usize = 7;
+
+/// Hands bulk on in groups, as a link receives it: how many datagrams came that were foretold, and how many in all.
+fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
+    let (now, peer) = (world.now, &mut world.nodes[1]);
+    let mut foretold = 0;
+    for group in bulk.chunks(GROUP) {
+        let forecast = peer.connection.expected(GROUP * 1366);
+        let mut told = BTreeSet::new();
+        for expected in forecast.iter() {
+            let end = expected.offset + (expected.pieces * expected.piece) as u64;
+            assert!(end <= lens[expected.message as usize], "{expected:?} sticks out");
+            assert!((expected.offset..end).all(|byte| told.insert((expected.message, byte))), "{expected:?} told twice");
+        }
+        assert!(told.len() <= GROUP * 1366);
+        let views: Vec<View<'_>> = group.iter().map(|bytes| View::parse(bytes).unwrap()).collect();
+        foretold += views.iter().enumerate().take_while(|(index, view)| forecast.is(*index, view)).count();
+        for view in &views {
+            peer.connection.receive(now, view, 0, &mut peer.upper);
+        }
+    }
+    (foretold, bulk.len())
+}
+
+/// WIND-3.6: several messages take turns, some begin while others are under way; one has a last piece that is shorter.
+#[test]
+fn turns_of_messages_are_foretold() {
+    let mut world = established(Settings::default());
+    let lens = [400 * 1366, 400 * 1366 + 5, 1366 * u64::from(BULK_RUN), 300_000, 400 * 1366];
+    let (mut foretold, mut all) = (0, 0);
+    for (id, len) in (0..).zip(lens) {
+        world.nodes[0].connection.post(world.now, message(Class::Unordered, id, len)).unwrap();
+        let last = id + 1 == lens.len() as u64;
+        // The next begins when this one has come for a while.
+        for _ in 0..if last { 100_000 } else { 3 } {
+            world.now += ACK_DELAY;
+            let now = world.now;
+            let bulk = send(&mut world.nodes[0], now);
+            let came = arrive(&mut world, &bulk, &lens);
+            (foretold, all) = (foretold + came.0, all + came.1);
+            world.now = now + ACK_DELAY;
+            let later = world.now;
+            for answer in send(&mut world.nodes[1], later) {
+                let node = &mut world.nodes[0];
+                node.connection.receive(later, &View::parse(&answer).unwrap(), 0, &mut node.upper);
+            }
+        }
+        if last {
+            break;
+        }
+    }
+    assert_eq!(world.nodes[1].upper.order.len(), lens.len());
+    // Not a message's first group, nor those after which its beginning is not repeated any more or a shorter piece has come.
+    assert!(foretold * 100 >= all * 85, "{foretold} of {all}");
+}
+
+/// What has come is not told, whatever the order.
+#[test]
+fn nothing_is_foretold_that_is_there() {
+    let mut world = established(Settings::default());
+    let len = 30 * 1366;
+    let now = world.now;
+    world.nodes[0].connection.post(now, message(Class::Unordered, 0, len)).unwrap();
+    let mut out = send(&mut world.nodes[0], now);
+    let lens = [len];
+    let mut came = BTreeSet::new();
+    // From both ends, the middle last.
+    while !out.is_empty() {
+        let bytes = if out.len().is_multiple_of(2) { out.remove(0) } else { out.pop().unwrap() };
+        let view = View::parse(&bytes).unwrap();
+        let Some(Ok(Frame::Fragment(fragment))) = view.frames().next() else { continue };
+        came.extend(fragment.offset..fragment.offset + view.payload().len() as u64);
+        arrive(&mut world, core::slice::from_ref(&bytes), &lens);
+        let forecast = world.nodes[1].connection.expected(GROUP * 1366);
+        for expected in forecast.iter() {
+            let end = expected.offset + (expected.pieces * expected.piece) as u64;
+            assert!((expected.offset..end).all(|byte| !came.contains(&byte)), "{expected:?}");
+        }
+    }
+}
