@@ -17,7 +17,7 @@ use oikaze_protocol::wind::{Rows, Segment};
 use std::any::Any;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A region known to the engine. Counted: operations keep it alive; when the last user drops it, peers can no longer reach it.
 #[derive(Clone)]
@@ -112,8 +112,7 @@ impl LocalRegion {
     /// A bad offset, or the time limit passed.
     pub fn wait_until(&self, offset: u64, limit: Option<Duration>, mut until: impl FnMut(u64) -> bool) -> Result<u64> {
         let region = &self.inner.region;
-        let begun = std::time::Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let mut begun = None;
         let mut word = region.load_u64(offset)?;
         // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
         while !until(word) {
@@ -123,12 +122,21 @@ impl LocalRegion {
                 word = now;
                 continue;
             }
-            word = self.inner.node.wait(deadline, changed).ok_or_else(|| Error::Timeout {
-                what: format!("waiting for the word at offset {offset} of a region"),
-                waited: begun.elapsed(),
-            })?;
+            word = self.wait_for_change(offset, word, *begun.get_or_insert_with(Instant::now), limit)?;
         }
         Ok(word)
+    }
+
+    /// Wait by driving the engine, or by sleeping. (Apart, so that who needs neither does not bear what this takes.)
+    #[inline(never)]
+    fn wait_for_change(&self, offset: u64, word: u64, begun: Instant, limit: Option<Duration>) -> Result<u64> {
+        let Inner { node, region, .. } = &*self.inner;
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
+        node.wait(deadline, changed).ok_or_else(|| Error::Timeout {
+            what: format!("waiting for the word at offset {offset} of a region"),
+            waited: begun.elapsed(),
+        })
     }
 }
 

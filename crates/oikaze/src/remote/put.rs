@@ -43,9 +43,15 @@ impl RemoteRegion {
 
     #[inline]
     fn put_slice(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Operation<()> {
-        if let Some(done) = self.put_direct(offset, from, signal) {
-            return done;
+        match self.put_direct(offset, from, signal) {
+            Some(done) => done,
+            None => self.put_message(offset, from, signal),
         }
+    }
+
+    /// Its engine is asked. (Apart, so that who needs no engine does not bear what this takes.)
+    #[inline(never)]
+    fn put_message(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Operation<()> {
         self.put_body(offset, Body::Segment(from.segment()), signal, Some(from.clone().keep()))
     }
 
