@@ -184,6 +184,9 @@ fn advice(failure: &Failure) -> &'static str {
         Failure::Remote(RmaError::Refused(Refusal::TooLong)) => {
             ". Its owner decides how long elements may be, when it makes the FIFO"
         }
+        Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => {
+            ". Too much is under way at once: wait for some of it first (and cut messages that are longer than 16 MiB)"
+        }
         Failure::Remote(RmaError::Refused(Refusal::NotPresent)) => ". Try again, or have its owner read them first",
         Failure::PeerLost { .. } => {
             ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \

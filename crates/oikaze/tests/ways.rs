@@ -3,7 +3,8 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Combine, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights};
+use oikaze::{Class, Combine, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights};
+use std::sync::Barrier;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
 
@@ -18,6 +19,8 @@ struct End<'j> {
     /// Whoever's memory is reached.
     target: Peer,
     shared: bool,
+    /// Where all ends meet, without a message.
+    all: &'j Barrier,
 }
 
 impl End<'_> {
@@ -53,7 +56,10 @@ fn each_way(program: impl Fn(&End<'_>) + Sync) {
     for (nodes, settings, shared) in
         [(1, Settings::default(), false), (2, network, false), (2, Settings::default(), false), (2, Settings::default(), true)]
     {
-        cluster_once(nodes, &settings, |job| program(&End { job: &job, target: job.peer(nodes - 1).unwrap(), shared }));
+        let all = Barrier::new(nodes as usize);
+        cluster_once(nodes, &settings, |job| {
+            program(&End { job: &job, target: job.peer(nodes - 1).unwrap(), shared, all: &all });
+        });
     }
 }
 
@@ -220,5 +226,69 @@ fn a_region_grows_while_it_is_used() {
             assert_eq!(refusal(there.fetch_add(LEN, 1)), Some(Refusal::OutOfBounds));
             assert_eq!(end.target.region("mine").unwrap().len(), LEN);
         });
+    });
+}
+
+/// MEM-15.4, MEM-9.1: who asks for more than is kept for a peer is told at once; the rest takes place, each once.
+#[test]
+fn what_is_asked_for_without_end_is_bounded() {
+    const ASKED: u64 = 66_000;
+    const UNREAD: u64 = 20;
+    each_way(|end| {
+        let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
+        let there = end.target.region("mine").unwrap();
+        let large = end.job.register(Region::zeroed(1 << 20).unwrap()).unwrap();
+        let mut begun = Vec::new();
+        if end.job.rank() == 0 {
+            // There is no credit for all of these: until some are read, nothing behind the fence goes.
+            begun.extend((0..UNREAD).map(|tag| end.target.send_from(Class::Ordered, tag, large.all()).into_bits()));
+            end.target.fence();
+            begun.extend((0..ASKED).map(|_| there.word::<u64>(0).add(1).into_bits()));
+        }
+        // By no message, which might wait, too.
+        end.all.wait();
+        if end.job.rank() == end.target.rank() {
+            (0..UNREAD).for_each(|_| drop(end.job.receive(None, Some(PATIENCE)).unwrap()));
+        }
+        let (ended, failed): (Vec<_>, Vec<_>) = begun.iter().map(|one| one.wait_for(PATIENCE)).partition(Result::is_ok);
+        end.job.barrier().unwrap();
+        let words = format!("too many operations in flight to node {}: wait for some of them first", end.target.rank());
+        for failure in &failed {
+            let text = failure.as_ref().unwrap_err().to_string();
+            assert!(text.ends_with(&words), "{text}");
+        }
+        end.ask(|| {
+            assert_eq!(ended.len() + failed.len(), (ASKED + UNREAD) as usize);
+            assert!(!failed.is_empty(), "there is a bound");
+            assert_eq!(there.fetch_add(0, 0).wait_for(PATIENCE).unwrap(), ended.len() as u64 - UNREAD);
+        });
+        end.serve(|| assert_eq!(mine.load_u64(8).unwrap(), 0));
+        // WIND-6.4, MEM-16.6: longer than there will ever be room for.
+        end.ask(|| {
+            let long = end.job.register(Region::zeroed(17 << 20).unwrap()).unwrap();
+            let text = end.target.send_from(Class::Ordered, 0, long.all()).wait_for(PATIENCE).unwrap_err().to_string();
+            assert!(text.contains("has no room") && text.contains("cut messages that are longer than 16 MiB"), "{text}");
+        });
+    });
+}
+
+/// MEM-6.1, MEM-9.1: names are bounded, and one that is given back makes room.
+#[test]
+fn names_without_end_are_bounded() {
+    const NAMES: usize = 4096;
+    cluster_once(1, &Settings::default(), |job| {
+        let memory = Region::zeroed(8).unwrap();
+        let publish = |n: usize| job.publish(&format!("name {n}"), memory.clone(), Rights::ALL);
+        let mut published: Vec<_> = (0..NAMES).map(|n| publish(n).unwrap()).collect();
+        let more = || job.publish("more", memory.clone(), Rights::ALL);
+        let text = more().err().expect("it must fail").to_string();
+        assert!(text.contains("publishing region \"more\"") && text.contains(&NAMES.to_string()), "{text}");
+        published.pop();
+        more().unwrap();
+        // Of those that found no room nothing is left.
+        published.push(publish(NAMES - 1).unwrap());
+        let there = job.peer(0).unwrap().region("name 17").unwrap();
+        assert_eq!(there.fetch_add(0, 5).wait_for(PATIENCE).unwrap(), 0);
+        assert_eq!(memory.load_u64(0).unwrap(), 5);
     });
 }
