@@ -119,7 +119,11 @@ impl Node {
         let mut sent = Vec::new();
         let mut next = None;
         for _ in 0..TURNS_IN_A_ROW {
-            let work = if self.random.below(2) == 0 { self.engine.turn(now) } else { self.engine.turn_for_news(now) };
+            let work = match self.random.below(5) {
+                0 | 1 => self.engine.turn(now),
+                2 | 3 => self.engine.turn_for_news(now),
+                _ => self.engine.look_again(now),
+            };
             sent.append(&mut open(&self.mailbox).outbox);
             trace.event(now, self.rank, format_args!("turn {work:?}"));
             if let Some(peer) = self.engine.overlooked(now) {

@@ -22,6 +22,7 @@ use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::congestion::Shares;
 use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
+use std::io;
 use std::net::SocketAddr;
 
 /// Who is at the door, and how much their knocking may cost.
@@ -59,10 +60,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.neighbours.spares_link(now) {
             return heard;
         }
-        heard + self.link_ingress(now)
+        heard + self.link_ingress(now, L::receive_into)
     }
 
-    fn link_ingress(&mut self, now: Time) -> usize {
+    pub(super) fn link_ingress(&mut self, now: Time, look: fn(&mut L, &mut dyn Sink) -> io::Result<usize>) -> usize {
         let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, .. } = self;
         let Self { shares, priority, door, counters, foresight, bodies, .. } = self;
         let (me, checksum) = (*me, *checksum);
@@ -84,7 +85,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             bodies,
             received: 0,
         };
-        let outcome = link.receive_into(&mut ingress);
+        let outcome = look(link, &mut ingress);
         let received = ingress.received;
         if outcome.is_err() {
             self.counters.send_errors += 1;

@@ -282,6 +282,31 @@ fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
 
 /// WIND-10.4
 #[test]
+fn another_look_brings_what_has_come_since_and_is_followed_by_a_whole_turn() {
+    let (mut a, mut b, mut now) = pair();
+    for tag in 0..50 {
+        now = step(now);
+        b.turn(now);
+        assert!(b.engine.turn_for_news(now).is_idle() && b.engine.look_again(now).is_idle());
+        let told = a.ask(message(1, if tag % 2 == 0 { Class::Ordered } else { Class::Sync }, tag));
+        a.turn(now);
+        let work = b.engine.look_again(now);
+        assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
+        assert_eq!(work.received, 1);
+        assert_eq!(b.engine.has_more(), work.sent == 0, "what is left is for the next turn");
+        // Which is a whole one, whatever it is asked for.
+        b.engine.look_again(now);
+        assert!(!b.engine.has_more());
+        while !told.is_done() {
+            now = step(now);
+            b.turn(now);
+            a.turn(now);
+        }
+    }
+}
+
+/// WIND-10.4
+#[test]
 fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() {
     let (mut a, mut b, mut now) = pair();
     now = step(now);

@@ -64,6 +64,22 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         (self.looked, self.now) = (now, now);
         let received = self.ingress(now);
+        self.end_with_news(now, received)
+    }
+
+    /// After [`Engine::turn_for_news`] found nothing: another look where something is most likely to come, for who still waits.
+    pub fn look_again(&mut self, now: Time) -> Work {
+        if self.unfinished {
+            return self.turn(now);
+        }
+        (self.looked, self.now) = (now, now);
+        match self.link_ingress(now, L::receive_again) {
+            0 => Work::default(),
+            received => self.end_with_news(now, received),
+        }
+    }
+
+    fn end_with_news(&mut self, now: Time, received: usize) -> Work {
         if received > 0 {
             self.settle_events();
         }

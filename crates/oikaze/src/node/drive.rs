@@ -18,6 +18,10 @@ pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// messages need not do that each time; and also where nobody ever sleeps.
 const IDLE_LOOKS: u64 = 256;
 
+/// Looks at the link alone in an idle turn of a thread that waits: the rest of a turn takes half as long as such a look, and what comes
+/// meanwhile waits for its end.
+const LOOKS_AGAIN: u32 = 3;
+
 impl Node {
     /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.
     pub fn wait<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
@@ -116,7 +120,21 @@ impl Node {
 
     /// A turn that may end with news, if the helper is not asleep until a time when it is too late for the rest.
     fn turn_for_news(&self, now: Time) -> Option<Work> {
-        self.run_turns(now, if self.helper.is_asleep() { RealEngine::turn } else { RealEngine::turn_for_news })
+        if self.helper.is_asleep() {
+            return self.run_turns(now, RealEngine::turn);
+        }
+        // With neighbours there are rings to be looked at meanwhile.
+        let looks = if self.has_neighbours() { 0 } else { LOOKS_AGAIN };
+        self.run_turns(now, |engine, now| {
+            let mut work = engine.turn_for_news(now);
+            for _ in 0..looks {
+                if !work.is_idle() || self.engine.is_wanted() {
+                    break;
+                }
+                work = engine.look_again(self.now());
+            }
+            work
+        })
     }
 
     /// Block until the socket has something, a timer is due, another thread has news for us, or the deadline comes.

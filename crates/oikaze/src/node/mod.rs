@@ -159,11 +159,16 @@ impl Node {
         self.run_turns(now, RealEngine::turn)
     }
 
-    fn run_turns(&self, now: Time, turn: fn(&mut RealEngine, Time) -> Work) -> Option<Work> {
+    fn run_turns(&self, now: Time, turn: impl FnMut(&mut RealEngine, Time) -> Work) -> Option<Work> {
         Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
 
-    fn run_turns_in<'n>(&'n self, engine: Inside<'n, RealEngine>, now: Time, turn: fn(&mut RealEngine, Time) -> Work) -> Work {
+    fn run_turns_in<'n>(
+        &'n self,
+        engine: Inside<'n, RealEngine>,
+        now: Time,
+        mut turn: impl FnMut(&mut RealEngine, Time) -> Work,
+    ) -> Work {
         let mut total = Work::default();
         let mut first = Some(now);
         let one = |engine: &mut RealEngine| {

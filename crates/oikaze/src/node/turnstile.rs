@@ -53,6 +53,11 @@ impl<T> Turnstile<T> {
         fence(Ordering::SeqCst);
     }
 
+    /// Has somebody asked meanwhile? For who is in and could stay: it may be seen late.
+    pub fn is_wanted(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// Was there a question, as of when the caller left?
     pub fn is_asked(&self) -> bool {
         fence(Ordering::SeqCst);

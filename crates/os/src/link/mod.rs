@@ -113,6 +113,15 @@ pub trait Link: Send {
         self.receive(&mut |arrival| sink.take(arrival))
     }
 
+    /// Look again, for who waits and has found nothing a moment ago: where something is most likely to come, as quickly as can be. It says
+    /// nothing of the rest, for which [`Link::receive_into`] must be called again soon.
+    ///
+    /// # Errors
+    /// As there.
+    fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        self.receive_into(sink)
+    }
+
     /// Where this link can be reached: one entry for each usable interface address it is bound to.
     ///
     /// # Errors
@@ -179,6 +188,9 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         (**self).receive_into(sink)
+    }
+    fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        (**self).receive_again(sink)
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
         (**self).local_addresses()

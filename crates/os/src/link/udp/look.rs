@@ -10,10 +10,12 @@ use std::io;
 
 /// Datagrams after which a look at a socket of small ones ends.
 const BURST: usize = 64;
-/// A quiet socket is looked at every so many times.
-const LOOK_ASIDE: usize = 8;
-/// So often a look at a quiet one is put off because a busy one had something: somebody may wait for that.
-const PUT_OFF: usize = 8;
+/// Quiet sockets are looked at every so many times.
+const LOOK_ASIDE: usize = 12;
+/// So often at most a look at quiet ones is put off, because of what the hot one has or may have at any moment.
+const PUT_OFF: usize = 24;
+/// After something small came, its sender's next, or its answer to ours, is expected for so many looks.
+const EXPECTED: usize = 24;
 /// Bulk is looked at each time for so many looks after it had something.
 const BULK_LATELY: usize = 64;
 /// Small messages that came within so many looks may be followed by others, for which bulk leaves room.
@@ -32,8 +34,8 @@ pub(super) struct Looks {
     count: usize,
     /// Those at others than the hot ones.
     aside: usize,
-    /// One of these is due and has been put off so often.
-    put_off: Option<usize>,
+    /// When quiet ones were looked at last.
+    aside_at: usize,
     /// The socket of small datagrams that had something last.
     hot: usize,
     /// Likewise of bulk.
@@ -50,7 +52,7 @@ impl Looks {
     pub(super) fn new() -> Looks {
         // Nothing has come lately.
         let count = BULK_LATELY.max(SMALL_LATELY);
-        Looks { count, aside: 0, put_off: None, hot: 0, hot_bulk: 0, small: 0, bulk: 0, bulk_waits: false }
+        Looks { count, aside: 0, aside_at: count, hot: 0, hot_bulk: 0, small: 0, bulk: 0, bulk_waits: false }
     }
 
     /// There are more sockets of bulk from this index on: the hot one stays, for what it still has came before what they will have.
@@ -58,6 +60,18 @@ impl Looks {
         if self.hot_bulk >= at {
             self.hot_bulk += more;
         }
+    }
+
+    fn is_bulk_lately(&self) -> bool {
+        self.count.wrapping_sub(self.bulk) < BULK_LATELY
+    }
+
+    /// Is it time for the quiet ones? They cost more than the hot one, for which somebody waits: best is the first look that finds nothing
+    /// there after something, when the next is least likely to be just about to come.
+    fn may_look_aside(&self) -> bool {
+        let since = self.count.wrapping_sub(self.aside_at);
+        let lull = self.count.wrapping_sub(self.small);
+        since >= LOOK_ASIDE && (lull == 1 || lull > EXPECTED || since >= LOOK_ASIDE + PUT_OFF)
     }
 }
 
@@ -71,25 +85,25 @@ impl UdpLink {
         let mut taken = small;
         // Somebody may wait for what is small; bulk can wait once.
         self.looks.bulk_waits = small > 0 && !self.looks.bulk_waits;
-        if !self.bulk.is_empty()
-            && !self.looks.bulk_waits
-            && (now.wrapping_sub(self.looks.bulk) < BULK_LATELY || now.is_multiple_of(LOOK_ASIDE))
-        {
+        let aside = self.looks.may_look_aside();
+        if !self.bulk.is_empty() && (aside || (self.looks.is_bulk_lately() && !self.looks.bulk_waits)) {
             taken += self.look_at_bulk(self.looks.hot_bulk, sink)?;
             self.looks.hot_bulk = self.next_bulk();
         }
-        if now % LOOK_ASIDE == LOOK_ASIDE / 2 {
-            self.looks.put_off.get_or_insert(0);
-        }
-        match self.looks.put_off {
-            Some(times) if small > 0 && times < PUT_OFF => self.looks.put_off = Some(times + 1),
-            Some(_) => {
-                self.looks.put_off = None;
-                taken += self.look_aside(small > 0, sink)?;
-            }
-            None => {}
+        if aside {
+            self.looks.aside_at = now;
+            taken += self.look_aside(small > 0, sink)?;
         }
         Ok(taken)
+    }
+
+    /// Another look for who waits: at the hot socket alone, unless bulk comes.
+    pub(super) fn look_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if self.looks.is_bulk_lately() {
+            return self.look(sink);
+        }
+        self.looks.count = self.looks.count.wrapping_add(1);
+        self.look_at_small(self.looks.hot, sink)
     }
 
     /// Sockets that bulk came to lately take turns: several peers send it, each to one of its own.
@@ -218,8 +232,8 @@ pub(super) fn reaching(sockets: &[Socket], to: std::net::SocketAddr) -> Option<u
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Link, Outgoing};
-    use super::super::Bind;
+    use super::super::super::{Arrival, Link, Outgoing};
+    use super::super::{Bind, Plain};
     use super::*;
     use crate::memory::Gather;
     use oikaze_protocol::wire::Lane;
@@ -233,8 +247,7 @@ mod tests {
         let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
         let [busy, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
         let mut send = |to, head: &[u8]| {
-            let datagram = Outgoing { to, lane: Lane::Small, head, payload: Gather::EMPTY, tag: &[] };
-            assert_eq!(there.send(&[datagram]).unwrap(), 1);
+            assert_eq!(there.send(&[datagram(to, Lane::Small, head)]).unwrap(), 1);
         };
         let (mut heard, mut idle) = (0, 0);
         for look in 1..=4000 {
@@ -248,5 +261,49 @@ mod tests {
         }
         // The kernel may deliver a few of them late, when the machine is loaded.
         assert!(heard >= 30 && idle < 1000, "{heard} of 40, {idle} looks without a datagram of the busy one");
+    }
+
+    fn datagram(to: SocketAddr, lane: Lane, head: &[u8]) -> Outgoing<'_> {
+        Outgoing { to, lane, head, payload: Gather::EMPTY, tag: &[] }
+    }
+
+    /// Neither is bulk, which has a port of its own.
+    #[test]
+    fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
+        let bind = || UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+        let (mut here, mut there) = (bind(), bind());
+        let small = here.bound()[0];
+        let bulk = SocketAddr::new(small.ip(), here.bulk_port().unwrap());
+        let mut heard = 0;
+        for look in 1..=4000 {
+            assert_eq!(there.send(&[datagram(small, Lane::Small, b"small")]).unwrap(), 1);
+            if look % 200 == 1 {
+                assert_eq!(there.send(&[datagram(bulk, Lane::Bulk, b"bulk")]).unwrap(), 1);
+            }
+            here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"bulk")).unwrap();
+        }
+        assert!(heard >= 15, "{heard} of 20");
+    }
+
+    /// Another look brings what comes where something came last, and leaves the rest to a whole one.
+    #[test]
+    fn another_look_is_at_the_hot_socket_alone() {
+        let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into).to_vec();
+        let mut here = UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
+        let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+        let [hot, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
+        assert_eq!(there.send(&[datagram(hot, Lane::Small, b"hot")]).unwrap(), 1);
+        while here.receive(&mut |_| ()).unwrap() == 0 {}
+        for to in [quiet, hot] {
+            assert_eq!(there.send(&[datagram(to, Lane::Small, b"more")]).unwrap(), 1);
+        }
+        let mut heard = 0;
+        let mut take = |_: Arrival<'_>| heard += 1;
+        while here.receive_again(&mut Plain(&mut take)).unwrap() == 0 {}
+        for _ in 0..100 {
+            assert_eq!(here.receive_again(&mut Plain(&mut take)).unwrap(), 0);
+        }
+        while here.receive(&mut take).unwrap() == 0 {}
+        assert_eq!(heard, 2);
     }
 }

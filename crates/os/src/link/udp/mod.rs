@@ -300,6 +300,10 @@ impl Link for UdpLink {
         self.look(sink)
     }
 
+    fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        self.look_again(sink)
+    }
+
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
         let mut all = local_addresses()?;
         all.retain_mut(|local| {
