@@ -168,10 +168,9 @@ impl Arrivals {
         }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
         let tell = Told { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
-        let mut refused = [RefusedMessage { number: 0, refusal: super::Refusal::Malformed }; REFUSALS_MAX];
-        let refused = refused.get_mut(..count).unwrap_or_default();
-        let through = refusals.tell(refused);
-        builder.acknowledge(ranges.iter().cloned(), tell, refused);
+        let mut refused = ArrayVec::<RefusedMessage, REFUSALS_MAX>::new();
+        let through = refusals.tell(count, &mut refused);
+        builder.acknowledge(ranges.iter().cloned(), tell, &refused);
         self.pending = 0;
         self.due = false;
         self.deadline = None;

@@ -18,37 +18,34 @@ use arrayvec::ArrayVec;
 #[derive(Debug, Default)]
 struct Contents<'a> {
     elicits: bool,
-    /// The first frame that is a message, or part of one, if there is one; and those after it.
-    messages: Option<(Frame<'a>, Frames<'a>)>,
+    /// From the first frame on that is a message, or part of one, if there is one.
+    messages: Option<Frames<'a>>,
     close: bool,
     acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
     fragment: Option<Fragment>,
 }
 
 impl<'a> Contents<'a> {
-    fn of(view: &View<'a>) -> Result<Contents<'a>, Malformed> {
-        let mut contents = Contents::default();
+    /// Look at all of them. They are noted where they stay: returned, they would be moved whole, however little is in them.
+    fn see(&mut self, view: &View<'a>) -> Result<(), Malformed> {
         let mut frames = view.frames();
-        while contents.messages.is_none() {
-            let Some(frame) = frames.next() else { return Ok(contents) };
-            let frame = frame?;
-            if contents.see(&frame)? {
-                contents.messages = Some((frame, frames.clone()));
+        let mut from_here = frames.clone();
+        while let Some(frame) = frames.next() {
+            if self.note(&frame?)? && self.messages.is_none() {
+                self.messages = Some(from_here);
             }
+            from_here = frames.clone();
         }
-        for frame in frames {
-            contents.see(&frame?)?;
-        }
-        Ok(contents)
+        Ok(())
     }
 
     /// Is this frame a message, or part of one?
-    fn see(&mut self, frame: &Frame<'a>) -> Result<bool, Malformed> {
+    fn note(&mut self, frame: &Frame<'a>) -> Result<bool, Malformed> {
         self.elicits |= frame.elicits();
-        match *frame {
-            Frame::Acknowledge(ack) => self.acknowledgements.try_push(ack).map_err(|_| Malformed::Frame)?,
+        match frame {
+            Frame::Acknowledge(ack) => self.acknowledgements.try_push(*ack).map_err(|_| Malformed::Frame)?,
             Frame::Close => self.close = true,
-            Frame::Fragment(bulk) => self.fragment = Some(bulk),
+            Frame::Fragment(bulk) => self.fragment = Some(*bulk),
             _ => {}
         }
         Ok(frame.elicits() && !matches!(frame, Frame::Ping))
@@ -86,10 +83,11 @@ impl Connection {
     pub fn receive_ahead(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
         self.heed_beside();
         self.liveness.look(now);
-        let Ok(contents) = Contents::of(view) else {
+        let mut contents = Contents::default();
+        if contents.see(view).is_err() {
             self.statistics.malformed += 1;
             return;
-        };
+        }
         if view.is_handshake() {
             self.receive_handshake(now, view, path, upper);
         } else if view.header().connection != self.id() || view.header().seal != self.settings.seal {
@@ -200,16 +198,16 @@ impl Connection {
         };
         let mut fragment = contents.fragment;
         let mut opens = false;
-        let Some((first, others)) = &contents.messages else { return sum };
-        for frame in core::iter::once(*first).chain(others.clone().flatten()) {
-            match frame {
-                Frame::Message(message) => note(inbox.message(&message, &mut above)),
-                Frame::Withdraw(withdrawal) => note(inbox.withdraw(withdrawal, &mut above)),
-                Frame::Open(open) => {
+        let Some(frames) = contents.messages.clone() else { return sum };
+        for frame in frames {
+            match &frame {
+                Ok(Frame::Message(message)) => note(inbox.message(message, &mut above)),
+                Ok(Frame::Withdraw(withdrawal)) => note(inbox.withdraw(*withdrawal, &mut above)),
+                Ok(Frame::Open(open)) => {
                     opens = true;
-                    let whole = fragment.take_if(|bulk| is_whole(bulk, &open, view.payload()));
+                    let whole = fragment.take_if(|bulk| is_whole(bulk, open, view.payload()));
                     let whole = whole.map(|bulk| (bulk, view.payload()));
-                    note(inbox.open(&open, whole, &mut above));
+                    note(inbox.open(open, whole, &mut above));
                 }
                 _ => {}
             }
@@ -310,7 +308,9 @@ mod tests {
             bytes[ping] = last_kind.unwrap_or(bytes[ping]);
             bytes.extend([0; SealKind::EndToEnd.tag_len()]);
             let view = View::parse(&bytes).unwrap();
-            Contents::of(&view).map(|contents| (contents.acknowledgements.len(), contents.elicits, contents.messages.is_some()))
+            let mut contents = Contents::default();
+            contents.see(&view)?;
+            Ok((contents.acknowledgements.len(), contents.elicits, contents.messages.is_some()))
         };
         assert_eq!(seen(0, None), Ok((0, true, false)));
         assert_eq!(seen(2, None), Ok((2, true, false)));

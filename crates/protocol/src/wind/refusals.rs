@@ -5,6 +5,7 @@ use crate::limits::REFUSALS_MAX;
 use crate::planted::{Bug, planted};
 use crate::wire::{Lane, RefusedMessage};
 use alloc::collections::VecDeque;
+use arrayvec::ArrayVec;
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Refusals {
@@ -62,10 +63,10 @@ impl Refusals {
         self.queue.len().min(REFUSALS_MAX)
     }
 
-    /// The first, as many as there is room for and no more than there are; what to remember of it: see [`confirm`](Self::confirm).
-    pub fn tell(&mut self, told: &mut [RefusedMessage]) -> u64 {
-        let count = told.len();
-        told.iter_mut().zip(&self.queue).for_each(|(to, from)| *to = *from);
+    /// The first of them, so many, and no more than there are; what to remember of it: see [`confirm`](Self::confirm).
+    pub fn tell(&mut self, count: usize, told: &mut ArrayVec<RefusedMessage, REFUSALS_MAX>) -> u64 {
+        let count = count.min(self.told());
+        told.extend(self.queue.iter().take(count).copied());
         if planted(Bug::TellRefusalsOnce) {
             self.queue.drain(..count);
             self.confirmed += count as u64;

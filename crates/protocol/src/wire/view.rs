@@ -100,7 +100,12 @@ impl<'a> View<'a> {
     /// The frames, each checked when reached (WIRE-3.1).
     #[must_use]
     pub fn frames(&self) -> Frames<'a> {
-        Frames { rest: Reader(self.frames), first: true, header: self.header }
+        Frames {
+            rest: Reader(self.frames),
+            first: true,
+            bulk: self.header.flags.has(Flags::BULK),
+            handshake: self.header.connection == 0,
+        }
     }
 
     /// Bytes of the bulk frame (WIRE-1.3).
@@ -127,15 +132,16 @@ impl<'a> View<'a> {
 pub struct Frames<'a> {
     rest: Reader<'a>,
     first: bool,
-    header: Header,
+    /// Of which kind the datagram is.
+    bulk: bool,
+    handshake: bool,
 }
 
 impl<'a> Frames<'a> {
     /// WIRE-3.3: a fragment stands first, exactly in bulk datagrams; WIRE-3.4: handshake frames only in handshake datagrams.
     fn may_stand_here(&self, frame: &Frame<'a>, first: bool) -> bool {
         let fragment = matches!(frame, Frame::Fragment(_));
-        let wants_fragment = first && self.header.flags.has(Flags::BULK);
-        fragment == wants_fragment && frame.is_handshake() == (self.header.connection == 0)
+        fragment == (first && self.bulk) && frame.is_handshake() == self.handshake
     }
 }
 
