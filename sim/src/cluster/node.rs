@@ -11,7 +11,7 @@ use crate::program::{
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
-use oikaze::engine::{Engine, Request, Setup, Submission};
+use oikaze::engine::{Engine, Request, Setup, Submission, Work};
 use oikaze::job::Secret;
 use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::Rank;
@@ -111,6 +111,12 @@ impl Node {
         })
     }
 
+    /// As a thread runs them that waits.
+    fn turn_of_a_waiter(&mut self, now: Time) -> Work {
+        let work = self.engine.turn_for_news(now);
+        if work.is_idle() { self.engine.look_again(now) } else { work }
+    }
+
     /// Run turns until there is nothing to do at this moment (or enough was done).
     ///
     /// # Errors
@@ -119,11 +125,7 @@ impl Node {
         let mut sent = Vec::new();
         let mut next = None;
         for _ in 0..TURNS_IN_A_ROW {
-            let work = match self.random.below(5) {
-                0 | 1 => self.engine.turn(now),
-                2 | 3 => self.engine.turn_for_news(now),
-                _ => self.engine.look_again(now),
-            };
+            let work = if self.random.below(2) == 0 { self.engine.turn(now) } else { self.turn_of_a_waiter(now) };
             sent.append(&mut open(&self.mailbox).outbox);
             trace.event(now, self.rank, format_args!("turn {work:?}"));
             if let Some(peer) = self.engine.overlooked(now) {

@@ -6,6 +6,8 @@ use super::socket::Socket;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::net::SocketAddr;
 
@@ -69,12 +71,7 @@ impl Pool {
         take: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<Burst> {
         let Some(buffer) = self.bytes.get_mut(..BUFFER_LEN) else { return Ok(Burst::NONE) };
-        let fd = socket.fd.as_raw_fd();
-        // SAFETY: the kernel writes at most as many bytes as the buffer has.
-        let one = || match unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) } {
-            len if len < 0 => Err(io::Error::last_os_error()),
-            len => Ok(len as usize),
-        };
+        let one = || recv(&socket.fd, &mut *buffer, RecvFlags::DONTWAIT).map(|(len, _)| len);
         let Some(bytes) = heed(one)?.and_then(|len| self.bytes.get(..len)) else { return Ok(Burst::NONE) };
         take(Arrival::new(from, bytes));
         statistics.bytes_in += bytes.len() as u64;
@@ -147,7 +144,7 @@ pub(super) fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Re
     let filled = heed(|| match messages {
         // SAFETY: the header leads to a buffer, a name and control room that outlive the call, with their true lengths.
         [one] => match unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut one.msg_hdr, libc::MSG_DONTWAIT) } {
-            len if len < 0 => Err(io::Error::last_os_error()),
+            len if len < 0 => Err(last_error()),
             len => {
                 one.msg_len = len as libc::c_uint;
                 Ok(1)
@@ -157,25 +154,27 @@ pub(super) fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Re
             let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
             // SAFETY: as above, for each of `count` headers.
             let filled = unsafe { libc::recvmmsg(fd.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, null_mut()) };
-            usize::try_from(filled).map_err(|_| io::Error::last_os_error())
+            usize::try_from(filled).map_err(|_| last_error())
         }
     })?;
     Ok(filled.unwrap_or(0))
 }
 
+/// What the call before has failed with.
+pub(super) fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
 /// Receive; `None` if nothing is there, an error if the socket is of no use.
-fn heed(mut receive: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+fn heed(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of them must not hold us here.
     for _ in 0..BUFFERS {
-        let error = match receive() {
+        match receive() {
             Ok(count) => return Ok(Some(count)),
-            Err(error) => error,
-        };
-        match error.raw_os_error().unwrap_or(0) {
-            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => return Ok(None),
-            libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL | libc::ENOSYS => return Err(error),
+            Err(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS) => return Ok(None),
+            Err(error @ (Errno::BADF | Errno::NOTSOCK | Errno::FAULT | Errno::INVAL | Errno::NOSYS)) => return Err(error.into()),
             // Interrupted, or an error of some peer: look again.
-            _ => {}
+            Err(_) => {}
         }
     }
     Ok(None)

@@ -5,10 +5,13 @@
 
 use super::super::Outgoing;
 use super::name::Name;
+use super::receive::last_error;
 use super::socket::Socket;
 use core::mem::{MaybeUninit, size_of};
 use oikaze_protocol::limits::DATAGRAM_MAX;
 use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 use std::io;
 
 /// Datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take more).
@@ -63,10 +66,9 @@ pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
 pub(super) fn send(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     match run {
         // A quarter of a microsecond less than with a message header, which the kernel would have to fetch and take apart.
-        [one] if socket.peer.is_some() && one.len() == one.head.len() => uninterrupted(|| {
-            // SAFETY: the kernel reads as many bytes as the slice has.
-            unsafe { libc::send(socket.fd.as_raw_fd(), one.head.as_ptr().cast(), one.head.len(), FLAGS) }
-        }),
+        [one] if socket.peer.is_some() && one.len() == one.head.len() => {
+            uninterrupted(|| rustix::net::send(&socket.fd, one.head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
+        }
         _ => send_gathered(socket, run),
     }
 }
@@ -98,25 +100,23 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     uninterrupted(|| {
         // SAFETY: the name, the pieces and the control message live until the call returns; the pieces lead to slices
         // that `run` borrows and to bytes that its gathers keep in place; the kernel only reads them.
-        unsafe { libc::sendmsg(socket.fd.as_raw_fd(), &raw const message, FLAGS) }
+        let sent = unsafe { libc::sendmsg(socket.fd.as_raw_fd(), &raw const message, FLAGS) };
+        usize::try_from(sent).map_err(|_| last_error())
     })
 }
 
 /// Call until no signal interrupts; what the answer means.
-fn uninterrupted(call: impl Fn() -> libc::ssize_t) -> Sent {
+fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
     loop {
-        if call() >= 0 {
-            return Sent::Whole;
-        }
-        let error = io::Error::last_os_error();
-        return match error.raw_os_error().unwrap_or(0) {
-            libc::EINTR => continue,
-            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Sent::NoRoom,
-            libc::EMSGSIZE => Sent::TooBig,
-            libc::EINVAL | libc::EIO | libc::ENOPROTOOPT | libc::EOPNOTSUPP => Sent::Unfit,
-            libc::EBADF | libc::ENOTSOCK | libc::EPIPE => Sent::Broken(error),
+        return match call() {
+            Ok(_) => Sent::Whole,
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => Sent::NoRoom,
+            Err(Errno::MSGSIZE) => Sent::TooBig,
+            Err(Errno::INVAL | Errno::IO | Errno::NOPROTOOPT | Errno::OPNOTSUPP) => Sent::Unfit,
+            Err(error @ (Errno::BADF | Errno::NOTSOCK | Errno::PIPE)) => Sent::Broken(error.into()),
             // No route, refused by a firewall or by the peer (told by ICMP), interface gone: as good as lost on the way.
-            _ => Sent::Unreachable,
+            Err(_) => Sent::Unreachable,
         };
     }
 }
