@@ -54,7 +54,7 @@ fn element_repeats() -> bool {
 fn push_repeats() -> bool {
     let mut world = World::new(2);
     let slot = world.nodes[1].memory.fifo(5, 8, 8);
-    let message = Rma::push(5, 0, Body::Inline(vec![1]), true, T).unwrap();
+    let message = Rma::push(5, Body::Inline(vec![1]), true, T).unwrap();
     world.post(0, 1, message);
     world.run(1);
     world.nodes[1].memory.pushed(slot).len() != 1

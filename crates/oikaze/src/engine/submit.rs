@@ -108,7 +108,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::Atomic { at, key, offset, op, fetch: true } => (at, rma.atomic(at, key, offset, op, token)),
             Request::Atomic { at, key, offset, op, fetch: false } => (at, Ok(Rma::change(key, offset, op, token))),
             Request::Accumulate { to, key, offset, how, body } => (to, Rma::accumulate(key, offset, how, body, token)),
-            Request::Push { to, key, body, urgent } => (to, Rma::push(key, 0, body, urgent, token)),
+            Request::Push { to, key, body, urgent } => (to, Rma::push(key, body, urgent, token)),
             Request::Lookup { at, name } => (at, rma.lookup(at, &name, token)),
             Request::Send { to, class, tag, body } => (to, Rma::user(class, tag, body, token)),
             Request::Declare(declaration) => {

@@ -24,6 +24,7 @@ mod destination;
 mod element;
 mod event;
 mod head;
+mod kind;
 mod memory;
 mod names;
 mod refusals;
@@ -36,7 +37,8 @@ pub use atomic::{AtomicOp, Change, Width, Word};
 pub use destination::{Destination, read_rows};
 pub use element::{Accumulation, Combine, Element, Number};
 pub use event::{RmaError, RmaEvent, Value};
-pub use head::{Kind, Operation, Published, Signal, TicketId, kind, places};
+pub use head::{Operation, Published, Signal, TicketId};
+pub use kind::{Kind, kind, places};
 pub use memory::{Memory, Rights};
 pub use refusals::{Access, Refusals, Refused};
 

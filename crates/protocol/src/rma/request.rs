@@ -59,14 +59,14 @@ impl Rma {
         Ok(Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body, token })
     }
 
-    /// Put an element into the FIFO at `offset` of the region with this key, behind those that were pushed to that node before, and at most once
+    /// Put an element into the FIFO of the region with this key, behind those that were pushed to that node before, and at most once
     /// (MEM-13). Somebody waits for it: it is acknowledged at once if `urgent`.
     ///
     /// # Errors
     /// Longer than any FIFO's slots.
-    pub fn push(key: u64, offset: u64, element: Body, urgent: bool, token: Token) -> Result<Message, RmaError> {
+    pub fn push(key: u64, element: Body, urgent: bool, token: Token) -> Result<Message, RmaError> {
         fits(element.len(), FIFO_ELEMENT_MAX)?;
-        let head = Operation::Push { key, offset }.encode();
+        let head = Operation::Push { key, offset: 0 }.encode();
         Ok(Message { class: Class::Ordered, urgent, credited: false, head, body: element, token })
     }
 

@@ -8,7 +8,7 @@ use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Token};
 const T: Token = Token(7);
 
 fn push(world: &mut World, element: Vec<u8>) -> RmaEvent {
-    let message = Rma::push(5, 0, Body::Inline(element), true, T).unwrap();
+    let message = Rma::push(5, Body::Inline(element), true, T).unwrap();
     assert!(message.class == Class::Ordered && !message.credited);
     world.post(0, 1, message);
     world.run(1);
@@ -72,5 +72,5 @@ fn what_cannot_be_pushed_is_refused() {
     assert_eq!((rma.answers(), rma.poll_event()), (0, None));
     let long = Body::Inline(vec![0; FIFO_ELEMENT_MAX as usize + 1]);
     let too_long = RmaError::TooLong { len: FIFO_ELEMENT_MAX + 1, max: FIFO_ELEMENT_MAX };
-    assert_eq!(Rma::push(5, 0, long, false, T), Err(too_long));
+    assert_eq!(Rma::push(5, long, false, T), Err(too_long));
 }
