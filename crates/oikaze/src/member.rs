@@ -137,10 +137,13 @@ impl Job {
     ///
     /// # Errors
     /// The time limit passed, or the peer is lost and all its messages have been read.
+    #[inline]
     pub fn receive(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
-        if let Some(arrived) = self.node.take_mail(from).or_else(|| self.node.take_straight_at_once(from)) {
-            return Ok(arrived);
-        }
+        self.node.take_soon(from).map_or_else(|| self.receive_later(from, limit), Ok)
+    }
+
+    #[cold]
+    fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
         let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
@@ -156,7 +159,7 @@ impl Job {
     /// A message, if one has arrived.
     #[must_use]
     pub fn try_receive(&self, from: Option<Rank>) -> Option<Arrived> {
-        self.node.take_mail(from)
+        self.node.take_if_there(from)
     }
 
     /// The next `count` messages, from whomever: waits until so many are there. A thread that does not drive the engine meanwhile is woken

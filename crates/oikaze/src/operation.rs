@@ -159,9 +159,11 @@ impl Begun {
 /// A message that was put straight into its receiver's ring (MEM-16.9).
 struct InRing {
     node: Arc<Node>,
+    peer: Rank,
     /// Where it ends there.
     position: u64,
-    what: What,
+    /// Bytes of its body.
+    len: u64,
     limit: Option<Duration>,
     given_up: AtomicBool,
 }
@@ -171,11 +173,31 @@ impl InRing {
         if self.given_up.load(Ordering::Relaxed) {
             return Some(Err(Failure::Cancelled));
         }
-        self.node.passages().of(self.what.peer)?.outcome(self.position)
+        self.node.passages().of(self.peer)?.outcome(self.position)
     }
 
+    /// Is it known that it was taken there?
+    #[inline]
+    fn is_taken(&self) -> bool {
+        !self.given_up.load(Ordering::Relaxed)
+            && self.node.passages().of(self.peer).is_some_and(|passage| passage.is_done(self.position))
+    }
+
+    fn what(&self) -> What {
+        What { verb: Verb::Message, len: self.len, peer: self.peer, at: None }
+    }
+
+    #[inline]
     fn wait<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
-        let what = &self.what;
+        match T::from_value(Value::Done) {
+            Some(done) if self.is_taken() => Ok(done),
+            _ => self.wait_longer(limit),
+        }
+    }
+
+    #[cold]
+    fn wait_longer<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
+        let what = &self.what();
         let value = self.node.outcome_of(what, || self.outcome(), limit).map_err(|error| error.of_unknown_fate(what.fate()))?;
         T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
     }
@@ -189,9 +211,9 @@ impl InRing {
 
     fn tell(&self, sink: Box<dyn Sink>) {
         let completion = Completion::telling(sink);
-        match (self.outcome(), self.node.passages().shared(self.what.peer)) {
+        match (self.outcome(), self.node.passages().shared(self.peer)) {
             (None, Some(passage)) => {
-                let (peer, position) = (self.what.peer, self.position);
+                let (peer, position) = (self.peer, self.position);
                 self.node.note(Request::Promise { peer, passage, position, completion });
             }
             (outcome, _) => completion.settle(outcome.unwrap_or(Err(Failure::Cancelled))),
@@ -202,8 +224,8 @@ impl InRing {
 impl<T: Outcome> Operation<T> {
     /// A message that was put into its receiver's ring, and ends there at this position.
     #[inline]
-    pub(crate) fn in_ring(node: &Arc<Node>, position: u64, what: What, limit: Option<Duration>) -> Self {
-        let in_ring = InRing { node: Arc::clone(node), position, what, limit, given_up: AtomicBool::new(false) };
+    pub(crate) fn in_ring(node: &Arc<Node>, (peer, position): (Rank, u64), len: u64, limit: Option<Duration>) -> Self {
+        let in_ring = InRing { node: Arc::clone(node), peer, position, len, limit, given_up: AtomicBool::new(false) };
         Self { state: State::InRing(in_ring), told: AtomicBool::new(false) }
     }
 
@@ -223,7 +245,7 @@ impl<T: Outcome> Operation<T> {
     pub fn is_done(&self) -> bool {
         match &self.state {
             State::Begun(begun) => begun.completion.is_done(),
-            State::InRing(in_ring) => in_ring.outcome().is_some(),
+            State::InRing(in_ring) => in_ring.is_taken() || in_ring.outcome().is_some(),
             State::Done(_) => true,
         }
     }
@@ -318,7 +340,7 @@ impl<T: Outcome> Operation<T> {
         if self.told.swap(true, Ordering::Relaxed) {
             let what = match &self.state {
                 State::Begun(begun) => begun.what.to_string(),
-                State::InRing(in_ring) => in_ring.what.to_string(),
+                State::InRing(in_ring) => in_ring.what().to_string(),
                 State::Done(_) => "an operation that is done".to_owned(),
             };
             return Err(Error::invalid(
@@ -330,7 +352,7 @@ impl<T: Outcome> Operation<T> {
             State::Begun(Begun { node, completion, what, .. }) => {
                 node.note(Request::Tell { completion: Arc::clone(completion), sink: sink(what.clone()) });
             }
-            State::InRing(in_ring) => in_ring.tell(sink(in_ring.what.clone())),
+            State::InRing(in_ring) => in_ring.tell(sink(in_ring.what())),
             State::Done(outcome) => now(*outcome),
         }
         Ok(())

@@ -223,3 +223,34 @@ fn nothing_is_touched_after_the_end_without_membarrier() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(String::from_utf8_lossy(&output.stdout).contains("2 passed"));
 }
+
+/// MEM-16.9: in whichever way messages are asked for, each comes once, in its order; short ones and such as do not go straight.
+#[test]
+fn messages_come_in_their_order_however_they_are_asked_for() {
+    const MESSAGES: u64 = 6000;
+    let len = |tag: u64| [8, 0, 40, 3000, 47, 48, 20_000][tag as usize % 7];
+    cluster_once(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        if job.rank() == 0 {
+            let send = |tag| peer.send(Class::Ordered, tag, &vec![tag as u8; len(tag)]);
+            let sent: Vec<_> =
+                (0..MESSAGES / 64).flat_map(|n| job.batch(|| (64 * n..64 * (n + 1)).map(send).collect::<Vec<_>>())).collect();
+            sent.into_iter().for_each(|sent| sent.wait_for(PATIENCE).unwrap());
+        } else {
+            let mut seen = 0;
+            let mut read = |arrived: oikaze::Arrived| {
+                assert_eq!((arrived.from, arrived.tag), (0, seen));
+                assert!(arrived.body.len() == len(seen) && arrived.body.iter().all(|&byte| byte == seen as u8));
+                seen += 1;
+                seen
+            };
+            let all = MESSAGES / 64 * 64;
+            while read(job.receive(None, Some(PATIENCE)).unwrap()) < all - 100 {
+                std::iter::from_fn(|| job.try_receive(Some(0))).take(5).for_each(|arrived| _ = read(arrived));
+                job.receive_batch(30, Some(PATIENCE)).into_iter().for_each(|arrived| _ = read(arrived));
+            }
+            while read(job.receive(Some(0), Some(PATIENCE)).unwrap()) < all {}
+        }
+        job.barrier().unwrap();
+    });
+}

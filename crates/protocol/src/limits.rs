@@ -216,14 +216,17 @@ pub const RECORD_BODY: usize = 16 << 10;
 pub const REFUSALS_TOLD: usize = 32;
 /// Regions that one neighbour has mapped at a time; further ones are reached through the rings.
 pub const GRANTS: usize = 64;
-/// Records taken from one neighbour in one look …
-pub const RECORDS_A_LOOK: usize = 64;
+/// Records taken from one neighbour in one look (fewer than are read until credit is given back, which is a look: else all messages that follow a
+/// few would wait to be looked at, and none be taken straight) …
+pub const RECORDS_A_LOOK: usize = 48;
 /// … and bytes, after which no further one is.
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
 /// Messages that go between a neighbour's ring and its users, past the turns, from one look at all that has arrived to the next.
 pub const STRAIGHT_A_TURN: u32 = 64;
-/// Records taken from one neighbour in a look that comes between such messages.
+/// Records taken from one neighbour in a look that comes between such messages: the others are left to who takes them straight …
 pub const RECORDS_BETWEEN: usize = 4;
+/// … and for how long after the last of them looks are such looks, too.
+pub const STRAIGHT_LATELY: Duration = Duration::from_millis(1);
 /// Looks at what a process has left in its ring after its end (MEM-16.7): each ends with one of these two, the last when nothing is left.
 pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_A_LOOK * RECORD_STEP) + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK) + 1;
 /// Bytes that a node reserves for a message which its neighbour has only announced, and for which no credit was taken.

@@ -37,19 +37,19 @@ pub enum Kind {
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
-        const ALL: [Kind; 10] = [
-            Kind::Skip,
-            Kind::Whole,
-            Kind::Begin,
-            Kind::Piece,
-            Kind::Withdrawn,
-            Kind::Ask,
-            Kind::Given,
-            Kind::Goodbye,
-            Kind::Swap,
-            Kind::Swapped,
-        ];
-        ALL.into_iter().find(|kind| *kind as u8 == code)
+        Some(match code {
+            1 => Kind::Skip,
+            2 => Kind::Whole,
+            3 => Kind::Begin,
+            4 => Kind::Piece,
+            5 => Kind::Withdrawn,
+            6 => Kind::Ask,
+            7 => Kind::Given,
+            8 => Kind::Goodbye,
+            9 => Kind::Swap,
+            10 => Kind::Swapped,
+            _ => return None,
+        })
     }
 }
 

@@ -47,11 +47,15 @@ impl Body {
         Self(Kind::Long { bytes, home })
     }
 
-    /// So many bytes, written by `fill`; none if they are not short.
+    /// The first so many of the bytes that `fill` writes; none if they are not short.
     #[inline]
-    pub(super) fn short(len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Self> {
-        let mut bytes = ArrayVec::from([0; BODY_SHORT]);
-        fill(bytes.get_mut(..len)?);
+    pub(super) fn short(len: usize, fill: impl FnOnce(&mut [u8; BODY_SHORT])) -> Option<Self> {
+        if len > BODY_SHORT {
+            return None;
+        }
+        let mut bytes = [0; BODY_SHORT];
+        fill(&mut bytes);
+        let mut bytes = ArrayVec::from(bytes);
         bytes.truncate(len);
         Some(Self(Kind::Short(bytes)))
     }

@@ -55,8 +55,10 @@ enum Dropped {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
+        if std::mem::take(&mut self.straight) > 0 {
+            self.went_straight = Some(now);
+        }
         let heard = self.hear_neighbours(now);
-        self.straight = 0;
         if self.neighbours.spares_link(now) {
             return heard;
         }

@@ -12,7 +12,7 @@ use oikaze_os::neighbour::{Line, Pair, Straggler, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
-    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN,
+    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN, STRAIGHT_LATELY,
 };
 use oikaze_protocol::neighbour::Damaged;
 use oikaze_protocol::time::Time;
@@ -88,20 +88,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything come meanwhile?
     pub fn doze(&mut self) -> bool {
         let Self { neighbours, peers, .. } = self;
-        let (mut news, mut given) = (false, false);
-        for &rank in &neighbours.ranks {
-            if let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) {
+        for rank in &neighbours.ranks {
+            if let Some(neighbour) = peers.get_mut(*rank).and_then(|peer| peer.neighbour.as_mut()) {
                 neighbour.pair.inward.fall_asleep();
-                news |= neighbour.has_news();
-                given |= neighbour.pair.grants.any();
             }
         }
         neighbours.dozed = true;
-        if given {
-            // Whoever stores in a region of ours looks whether we sleep without a fence of its own (MEM-18.5).
-            make_fences();
+        // Whoever puts something into a ring, or stores in a region of ours, looks whether we sleep without a fence of its own (MEM-18.5).
+        make_fences();
+        let mut news = neighbours.swaps.are_wanted();
+        for rank in &neighbours.ranks {
+            news |= peers.get_mut(*rank).and_then(|peer| peer.neighbour.as_mut()).is_some_and(|neighbour| neighbour.has_news());
         }
-        news | neighbours.swaps.are_wanted()
+        news
     }
 
     /// Look into every ring; how much has come or been settled.
@@ -132,7 +131,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // Of what has gone into a ring, the sender keeps nothing that it could send again (MEM-1.11).
             upper.memory.wait_for_pages(true);
             // The looks at what a dead one left are numbered (MEM-16.7): each is a whole one.
-            let most = if self.straight > 0 && !neighbour.is_ending() { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
+            let lately = self.went_straight.is_some_and(|then| now - then < STRAIGHT_LATELY);
+            let between = lately && !neighbour.is_ending();
+            let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
             let taken = neighbour.take(rank, most, &mut upper);
             upper.memory.wait_for_pages(false);
             match taken {

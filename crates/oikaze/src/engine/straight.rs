@@ -7,7 +7,6 @@ use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::STRAIGHT_A_TURN;
-use oikaze_protocol::rma::Operation;
 use oikaze_protocol::wind::Class;
 use std::sync::Arc;
 
@@ -19,16 +18,23 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Passages::new((0..self.nodes).map(passage).collect())
     }
 
+    /// Have so many gone past the turns that one must look for what else there is?
+    #[inline]
+    #[must_use]
+    pub fn owes_a_look(&self) -> bool {
+        self.straight >= STRAIGHT_A_TURN
+    }
+
     /// Put a user's message into a neighbour's ring, if nothing that was asked for before is in its way: the position that settles it. The
     /// neighbour is to be woken if it sleeps.
     #[inline]
     pub fn send_straight(&mut self, to: Rank, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         let before = !self.submissions.is_empty() || self.order.holds_back();
-        if self.straight >= STRAIGHT_A_TURN || self.ended.is_some() || before {
+        if self.owes_a_look() || self.ended.is_some() || before {
             return None;
         }
         let neighbour = self.peers.get_mut(to)?.neighbour.as_mut()?;
-        let position = neighbour.put_straight(class, &Operation::User { tag }.encode(), body)?;
+        let position = neighbour.put_straight(class, tag, body)?;
         neighbour.went_straight(position, self.operations.outstanding.begin(to));
         self.straight += 1;
         Some(position)
@@ -38,7 +44,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// read. The neighbour is to be woken if it sleeps.
     #[inline]
     pub fn take_straight(&mut self, from: Option<Rank>) -> Option<Arrived> {
-        if self.straight >= STRAIGHT_A_TURN || !self.arrived.is_empty() {
+        if self.owes_a_look() || !self.arrived.is_empty() {
             return None;
         }
         let arrived = match from {

@@ -119,7 +119,7 @@ impl Node {
     }
 
     /// A turn that may end with news, if the helper is not asleep until a time when it is too late for the rest.
-    fn turn_for_news(&self, now: Time) -> Option<Work> {
+    pub(super) fn turn_for_news(&self, now: Time) -> Option<Work> {
         if self.helper.is_asleep() {
             return self.run_turns(now, RealEngine::turn);
         }

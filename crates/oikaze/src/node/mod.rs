@@ -188,6 +188,7 @@ impl Node {
         total
     }
 
+    #[inline]
     fn after_leaving(&self) {
         if self.engine.is_asked() {
             self.try_turn(self.now());
@@ -245,6 +246,7 @@ impl Node {
     }
 
     /// Does it pay to look at a word in memory that neighbours may have mapped, before turns are run?
+    #[inline]
     pub fn spins_on_words(&self) -> bool {
         self.neighbours.is_some() && !self.waiting.spin.is_zero()
     }
@@ -294,6 +296,11 @@ impl Node {
         let mut is_late = false;
         loop {
             self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
+            while batch.len() < wanted
+                && let Some(arrived) = self.take_soon(None)
+            {
+                batch.push(arrived);
+            }
             let missing = wanted - batch.len();
             if missing == 0 || is_late {
                 return batch;

@@ -1,12 +1,15 @@
 //! Messages between neighbours that no turn is run for.
 
-use super::Node;
+use super::turnstile::Inside;
+use super::{Node, RealEngine};
 use crate::engine::{Arrived, Passage, Passages};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 
 /// Looks at the rings between two idle turns, of all neighbours together: a turn looks at much else, and at the clock.
 const GLANCES: usize = 32;
+/// Looks for a message before a thread becomes the driver to wait for it: about a microsecond.
+const MOMENT: usize = 256;
 
 impl Node {
     /// Send a message straight into a neighbour's ring: the position there that settles it. Not if the engine is taken, or if what was asked for
@@ -19,16 +22,60 @@ impl Node {
             return None;
         }
         let mut engine = self.engine.try_enter()?;
+        if engine.owes_a_look() {
+            engine = self.look_around(engine)?;
+        }
         let sent = engine.send_straight(to, class, tag, body);
         drop(engine);
         self.after_leaving_to(sent.is_some().then_some(passage));
         sent
     }
 
-    /// As [`Node::take_straight`], for a thread that does not drive (or not yet).
+    /// A message that is there, or comes within a moment, for a thread that does not drive: to become the driver, and to cease to be it, takes
+    /// as long as a small message and its answer.
     #[inline]
-    pub fn take_straight_at_once(&self, from: Option<Rank>) -> Option<Arrived> {
+    pub fn take_soon(&self, from: Option<Rank>) -> Option<Arrived> {
+        self.take_within(if self.spins_on_words() { MOMENT } else { 1 }, from)
+    }
+
+    /// A message that is there.
+    pub fn take_if_there(&self, from: Option<Rank>) -> Option<Arrived> {
+        self.take_within(1, from)
+    }
+
+    #[inline]
+    fn take_within(&self, looks: usize, from: Option<Rank>) -> Option<Arrived> {
+        for _ in 0..looks {
+            if let Some(arrived) = self.take_mail(from) {
+                return Some(arrived);
+            }
+            if self.passages.have_records() {
+                return self.take_straight_at_once(from).or_else(|| self.take_by_a_turn(from));
+            }
+        }
+        None
+    }
+
+    /// As [`Node::take_straight`], for a thread that does not drive.
+    #[inline]
+    fn take_straight_at_once(&self, from: Option<Rank>) -> Option<Arrived> {
         if self.helper.is_asleep() { None } else { self.take_straight(from) }
+    }
+
+    /// A turn, for all that is not messages between neighbours.
+    #[cold]
+    fn look_around<'n>(&'n self, engine: Inside<'n, RealEngine>) -> Option<Inside<'n, RealEngine>> {
+        let now = self.now();
+        self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_for_news)));
+        self.engine.try_enter()
+    }
+
+    /// Something else is in the rings, or it is time for a turn.
+    #[cold]
+    fn take_by_a_turn(&self, from: Option<Rank>) -> Option<Arrived> {
+        let now = self.now();
+        self.drive_meanwhile(now, || self.turn_for_news(now));
+        self.take_mail(from)
     }
 
     /// A message that is in a neighbour's ring, and is the oldest for whoever asks.
@@ -48,14 +95,10 @@ impl Node {
     /// As [`Node::after_leaving`], having put something into a ring, or settled it.
     #[inline]
     fn after_leaving_to(&self, passage: Option<&Passage>) {
-        // A sequentially consistent fence; also between what was written into the ring and the look whether the neighbour sleeps.
-        let is_asked = self.engine.is_asked();
         if let Some(passage) = passage {
-            passage.wake_after_fence();
+            passage.wake();
         }
-        if is_asked {
-            self.try_turn(self.now());
-        }
+        self.after_leaving();
     }
 
     /// Look at the rings again and again for a short while, until `ready` has something or a turn has something to take.

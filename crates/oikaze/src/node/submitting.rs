@@ -58,7 +58,7 @@ impl Node {
     }
 
     /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time, and the helper would only be in its way.
-    fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
+    pub(super) fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
         let driving = self.role.try_drive(now.0);
         let work = turns();
         if let Some(driving) = driving {

@@ -1,14 +1,15 @@
 //! The engine, which one thread at a time is in: how others leave work to that one, and when the next turn is due.
 //!
 //! It is entered by one try-lock. Who finds it taken says so ([`Turnstile::ask`]) and tries once more; the holder looks whether anybody
-//! has when it has let go. Each writes, and then reads what the other writes, with a fence between: at least one of them sees the other
-//! (Dekker's argument), and has the work done.
+//! has when it has let go. Both write the same word, each by an exchange, so that one of them comes second: a holder that does sees the question; an asker that does
+//! finds it open, or taken by somebody who has not looked yet. Either way one of them has the work done, and neither needs a fence, which
+//! would wait for all that was stored before, whoever's cache it goes to.
 //!
 //! What must hold, and is tried by loom in every interleaving (`models`, below):
 //! 1. What was left to the holder is taken up by a turn that begins afterwards.
 //! 2. Nobody sleeps past the time at which the next turn is due ([`super::sleeper`]), although only turns that bring it forward say so.
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use oikaze_protocol::time::Time;
 use std::sync::{PoisonError, TryLockError};
 
@@ -50,7 +51,6 @@ impl<T> Turnstile<T> {
         // A turn that takes the question back must have seen the work. A mere store would not do: the question of somebody who asks later
         // could hide it from that turn, which then takes back both and has seen the work of one (found by loom).
         self.asked.swap(true, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
     }
 
     /// Has somebody asked meanwhile? For who is in and could stay: it may be seen late.
@@ -59,9 +59,10 @@ impl<T> Turnstile<T> {
     }
 
     /// Was there a question, as of when the caller left?
+    #[inline]
     pub fn is_asked(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.asked.load(Ordering::Relaxed)
+        // It stays as it is, but this comes before or after each question, and tells those after it that it is open.
+        self.asked.compare_exchange(false, false, Ordering::AcqRel, Ordering::Acquire).is_err()
     }
 
     /// Run one turn, and another for as long as somebody asks. A turn says when the next one is due; what it did is told when it is
@@ -132,7 +133,7 @@ mod steps {
 mod models {
     use super::super::sleeper::{Bell, Sleeper};
     use super::*;
-    use crate::sync::model;
+    use crate::sync::{fence, model};
     use loom::sync::Arc;
     use loom::sync::Notify;
     use loom::sync::atomic::AtomicUsize;

@@ -101,10 +101,11 @@ impl Peer {
     /// # Errors
     /// As [`Operation::wait`] does, later.
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
-        let what = What { verb: Verb::Message, len: bytes.len() as u64, peer: self.rank, at: None };
+        let len = bytes.len() as u64;
         if let Some(position) = self.node.send_straight(self.rank, class, tag, bytes) {
-            return Operation::in_ring(&self.node, position, what, self.limit);
+            return Operation::in_ring(&self.node, (self.rank, position), len, self.limit);
         }
+        let what = What { verb: Verb::Message, len, peer: self.rank, at: None };
         self.begin(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
     }
 

@@ -9,6 +9,9 @@
 //! may be full.
 
 use super::memory::{Memory, Ordering, Part, fence};
+#[cfg(not(all(test, loom)))]
+use crate::hazard::fences::{self, Reach};
+use oikaze_protocol::limits::RECORD_STEP;
 use oikaze_protocol::neighbour::{Damaged, HEADING, Heading, Kind, stride};
 use oikaze_protocol::wind::Refusal;
 use std::sync::Arc;
@@ -22,6 +25,10 @@ mod layout {
     pub const LINE: usize = 128;
     pub const REFUSALS: usize = REFUSALS_TOLD;
     pub const RING: usize = RING_BYTES;
+    /// What is used of a ring whose reader keeps up: half of the smallest first cache there is.
+    pub const WARM: usize = 16 << 10;
+    /// Records for which that pays: while longer ones are copied in, others are copied out.
+    pub const SMALL: usize = 1024;
     /// The second and third pages are for regions that are mapped (`super::super::marks`).
     pub const CONTROL: usize = 3 * PAGE;
 }
@@ -31,10 +38,15 @@ mod layout {
     pub const LINE: usize = 16;
     pub const REFUSALS: usize = 2;
     pub const RING: usize = 256;
+    pub const WARM: usize = 128;
+    pub const SMALL: usize = 64;
     pub const CONTROL: usize = 128;
 }
 
-use layout::{CONTROL, LINE, REFUSALS, RING};
+use layout::{CONTROL, LINE, REFUSALS, RING, SMALL, WARM};
+
+/// Bytes behind the heading of a record of one step.
+pub const STEP_BODY: usize = RECORD_STEP - HEADING;
 
 /// Bytes of one direction.
 pub(super) const CHANNEL: usize = CONTROL + RING;
@@ -42,8 +54,9 @@ pub(super) const CHANNEL: usize = CONTROL + RING;
 /// Written by the reader: how far it has come, and the credit it has given back.
 const SETTLED: usize = 0;
 const RETURNED: usize = 8;
-/// Set by the reader before it sleeps, taken back by the writer that wakes it.
+/// Set by the reader before it sleeps, taken back by the writer that wakes it; and whether the reader then makes the writer's fence, too.
 const ASLEEP: usize = LINE;
+const MAKES_FENCES: usize = LINE + 8;
 /// Positions in the ring of refusals; written by the reader, by the writer.
 const REFUSED: usize = 2 * LINE;
 const HEARD: usize = 3 * LINE;
@@ -55,6 +68,9 @@ const _: () = assert!(REFUSALS_AT + 16 * REFUSALS <= CONTROL && REFUSALS.is_powe
 const fn offset(position: u64) -> usize {
     (position & (RING as u64 - 1)) as usize
 }
+
+/// Looks for room before a record has to wait: some microseconds.
+const LOOKS_FOR_ROOM: usize = 128;
 
 const fn place(position: u64) -> usize {
     CONTROL + offset(position)
@@ -75,6 +91,8 @@ pub struct Writer {
     memory: Memory,
     /// Behind the latest record.
     tail: u64,
+    /// Where in the ring it is looked whether to begin anew.
+    turn_back: usize,
     /// How far the reader had come when it was looked at last.
     settled: u64,
     heard: u64,
@@ -82,7 +100,7 @@ pub struct Writer {
 
 impl Writer {
     pub(super) fn new(memory: Memory) -> Writer {
-        Writer { memory, tail: 0, settled: 0, heard: 0 }
+        Writer { memory, tail: 0, turn_back: WARM, settled: 0, heard: 0 }
     }
 
     /// Put a record in: a heading (its length is that of the parts), the parts one after another. The position behind it: when the reader
@@ -105,6 +123,30 @@ impl Writer {
         Ok(self.tail)
     }
 
+    /// As [`Writer::put`], what follows the heading of a record of one step, of which `len` bytes count.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing was written.
+    #[inline]
+    pub fn put_step(&mut self, heading: Heading, len: usize, step: &[u8; STEP_BODY]) -> Result<u64, Full> {
+        let heading = Heading { len: len.min(STEP_BODY), ..heading };
+        let start = self.make_room(RECORD_STEP)?;
+        self.memory.write(place(start) + HEADING, &Part::Bytes(step));
+        self.publish(start, heading);
+        Ok(self.tail)
+    }
+
+    /// Wait a moment until there is room for such a record and some more: a reader that keeps up makes it in less time than it takes to put
+    /// the record by. Is there?
+    #[cold]
+    pub fn await_room(&mut self, len: usize) -> bool {
+        let mut look = || {
+            std::hint::spin_loop();
+            self.look() && self.free() >= self.needed(stride(len)) + WARM / 4
+        };
+        (0..LOOKS_FOR_ROOM).any(|_| look())
+    }
+
     /// Would a record with so many bytes behind its heading find room?
     pub fn has_room(&mut self, len: usize) -> bool {
         let needed = self.needed(stride(len));
@@ -123,16 +165,35 @@ impl Writer {
     }
 
     /// Where a record of this stride goes.
+    #[inline]
     fn make_room(&mut self, stride: usize) -> Result<u64, Full> {
         let needed = self.needed(stride);
         if self.free() < needed && !(self.look() && self.free() >= needed) {
             return Err(Full);
         }
-        let left = RING - offset(self.tail);
-        if left < stride {
-            self.publish(self.tail, Heading::plain(Kind::Skip, left - HEADING));
+        if RING - offset(self.tail) < stride {
+            self.skip();
+        } else if stride <= SMALL && offset(self.tail) >= self.turn_back {
+            self.begin_anew(stride);
         }
         Ok(self.tail)
+    }
+
+    /// A reader that keeps up finds the beginning of the ring in its caches, as the writer does; the rest would only drive out other things.
+    #[cold]
+    fn begin_anew(&mut self, stride: usize) {
+        let left = RING - offset(self.tail);
+        if self.look() && self.tail - self.settled <= (WARM / 2) as u64 && self.free() >= left + stride + HEADING {
+            self.skip();
+        } else {
+            self.turn_back = offset(self.tail) + WARM;
+        }
+    }
+
+    /// What is left of the ring stays empty.
+    fn skip(&mut self) {
+        self.publish(self.tail, Heading::plain(Kind::Skip, RING - offset(self.tail) - HEADING));
+        self.turn_back = WARM;
     }
 
     /// First the place behind it says that nothing is there yet, then the heading says that the record is.
@@ -207,7 +268,8 @@ impl Writer {
     /// takes who asks for the one who does.
     #[must_use]
     pub fn must_wake(&self) -> bool {
-        must_wake(&self.memory)
+        fence(Ordering::SeqCst);
+        is_asleep(&self.memory)
     }
 }
 
@@ -217,12 +279,23 @@ pub struct Glance {
     ours: Memory,
     theirs: Memory,
     head: Arc<AtomicU64>,
+    /// How far everything is known to be settled.
+    settled: Arc<AtomicU64>,
+    /// The kernel makes fences in this process when others ask it to.
+    has_fences_made: bool,
 }
 
 impl Glance {
     #[cfg(not(all(test, loom)))]
     pub(super) fn new(ours: &Memory, reader: &Reader) -> Glance {
-        Glance { ours: ours.clone(), theirs: reader.memory.clone(), head: Arc::clone(&reader.seen) }
+        let (theirs, head) = (reader.memory.clone(), Arc::clone(&reader.seen));
+        Glance {
+            ours: ours.clone(),
+            theirs,
+            head,
+            settled: Arc::default(),
+            has_fences_made: fences::are_asymmetric(Reach::Machine),
+        }
     }
 
     /// Does a record wait that the reader has not passed, most likely?
@@ -236,22 +309,23 @@ impl Glance {
     #[inline]
     #[must_use]
     pub fn has_settled(&self, position: u64) -> bool {
-        self.ours.load(SETTLED, Ordering::Acquire) >= position
+        // The reader writes there at each record: the line is asked for only when it must be.
+        if self.settled.load(Ordering::Acquire) >= position {
+            return true;
+        }
+        let settled = self.ours.load(SETTLED, Ordering::Acquire);
+        self.settled.store(settled, Ordering::Release);
+        settled >= position
     }
 
-    /// As [`Writer::must_wake`], for who has put a sequentially consistent fence between what was written and this.
+    /// As [`Writer::must_wake`]; the fence may be the reader's to make (MEM-16.5).
+    #[cfg(not(all(test, loom)))]
     #[inline]
     #[must_use]
-    pub fn must_wake_after_fence(&self) -> bool {
+    pub fn must_wake(&self) -> bool {
+        fences::light(self.has_fences_made && self.ours.load(MAKES_FENCES, Ordering::Relaxed) == 1);
         is_asleep(&self.ours)
     }
-}
-
-/// See [`Writer::must_wake`].
-#[inline]
-fn must_wake(memory: &Memory) -> bool {
-    fence(Ordering::SeqCst);
-    is_asleep(memory)
 }
 
 /// Must the reader be woken? Between what it is to see and this look there is a fence (MEM-16.5, MEM-18.5).
@@ -365,10 +439,15 @@ impl Reader {
         self.memory.store(RETURNED, bytes, Ordering::Relaxed);
     }
 
-    /// This process is about to sleep. Afterwards it must look once more (MEM-16.5).
+    /// Each time that this process is about to sleep it makes the fences of others, too ([`crate::hazard::make_fences`]).
+    #[cfg(not(all(test, loom)))]
+    pub(super) fn make_fences(&self) {
+        self.memory.store(MAKES_FENCES, 1, Ordering::Relaxed);
+    }
+
+    /// This process is about to sleep. Afterwards it makes [fences](crate::hazard::make_fences) and looks once more (MEM-16.5).
     pub fn fall_asleep(&self) {
         self.memory.store(ASLEEP, 1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
     }
 }
 

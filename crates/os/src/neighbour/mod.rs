@@ -28,7 +28,7 @@ mod straggler;
 #[cfg(not(all(test, loom)))]
 mod watch;
 
-pub use channel::{Full, Glance, Reader, Writer};
+pub use channel::{Full, Glance, Reader, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
 pub use doorway::{CALLERS_MAX, Doorway};
 #[cfg(not(all(test, loom)))]

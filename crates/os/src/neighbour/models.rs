@@ -91,6 +91,7 @@ fn loom_sleep() {
             writer.must_wake()
         });
         reader.fall_asleep();
+        fence(Ordering::SeqCst);
         let seen = reader.has_record();
         let woken = writing.join().unwrap();
         assert!(seen || woken);

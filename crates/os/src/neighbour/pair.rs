@@ -4,6 +4,7 @@ use super::channel::{CHANNEL, Glance, Reader, Writer};
 use super::grants::{Bell, Gift, Grants, Mapped};
 use super::line::{Line, line_pair};
 use super::memory::Memory;
+use crate::hazard::makes_fences;
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, sealed_file};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,9 +64,13 @@ impl Pair {
             Side::Called => (1, 0),
         };
         let (ours, theirs) = (half(out), half(inward));
+        let inward = Reader::new(theirs.clone());
+        if makes_fences() {
+            inward.make_fences();
+        }
         Ok(Pair {
             outward: Writer::new(ours.clone()),
-            inward: Reader::new(theirs.clone()),
+            inward,
             line: Arc::new(line),
             grants: Grants::new(ours.clone()),
             ours,

@@ -32,6 +32,7 @@ mod request;
 mod serve;
 mod strided;
 mod ticket;
+mod user;
 
 pub use atomic::{AtomicOp, Change, Width, Word};
 pub use destination::{Destination, read_rows};
@@ -41,6 +42,7 @@ pub use head::{Operation, Published, Signal, TicketId};
 pub use kind::{Kind, kind, places};
 pub use memory::{Memory, Rights};
 pub use refusals::{Access, Refusals, Refused};
+pub use user::{USER_HEAD, user_head, user_tag};
 
 use crate::Rank;
 use crate::block::Block;

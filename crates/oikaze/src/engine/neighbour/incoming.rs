@@ -2,11 +2,13 @@
 //! ([`Heading::decode`]), heads and bodies copied before anybody looks at them.
 
 use crate::engine::bodies::{Bodies, Body};
-use oikaze_os::neighbour::Reader;
+use oikaze_os::neighbour::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX};
+use oikaze_protocol::limits::{
+    BODY_MAX, BODY_SHORT, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX,
+};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
-use oikaze_protocol::rma;
+use oikaze_protocol::rma::{self, USER_HEAD};
 use oikaze_protocol::wind::{Admission, Class, Delivered, Head, Refusal, Upper};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,6 +57,9 @@ struct Untold {
 
 /// Questions and answers that are not heeded yet; more are nonsense.
 const ASKED_MAX: usize = 4096;
+
+// A short body is copied with whatever stands behind it in the same step: a copy of known length is two instructions.
+const _: () = assert!(USER_HEAD + BODY_SHORT <= STEP_BODY);
 
 /// A message that does not fit into one record.
 #[derive(Debug)]
@@ -119,18 +124,17 @@ impl Incoming {
     #[inline]
     pub fn take_straight(&mut self, reader: &mut Reader, bodies: &Arc<Bodies>) -> Option<(Class, u64, Body)> {
         let heading = reader.peek().ok()??;
-        if heading.kind != Kind::Whole || self.arriving.is_some() || self.has_untold() {
+        if heading.kind != Kind::Whole || heading.head != USER_HEAD || self.arriving.is_some() || self.has_untold() {
             return None;
         }
-        let mut head = [0; HEAD_MAX];
-        let head = head.get_mut(..heading.head)?;
-        reader.read(0, head);
-        let Some(rma::Operation::User { tag }) = rma::Operation::decode(head) else { return None };
-        let len = heading.len - heading.head;
+        let mut head = [0; USER_HEAD];
+        reader.read(0, &mut head);
+        let tag = rma::user_tag(head)?;
+        let len = heading.len - USER_HEAD;
         let charge = self.charge(len as u64).ok()?;
-        let body = Body::short(len, |bytes| reader.read(heading.head, bytes)).unwrap_or_else(|| {
+        let body = Body::short(len, |bytes| reader.read(USER_HEAD, bytes)).unwrap_or_else(|| {
             let mut bytes = bodies.lend(len);
-            reader.append(heading.head, len, &mut bytes);
+            reader.append(USER_HEAD, len, &mut bytes);
             Body::new(bytes, bodies)
         });
         self.messages += 1;

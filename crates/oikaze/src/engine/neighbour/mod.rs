@@ -107,8 +107,8 @@ impl Neighbour {
 
     /// See [`Outgoing::put_straight`].
     #[inline]
-    pub fn put_straight(&mut self, class: Class, head: &[u8], body: &[u8]) -> Option<u64> {
-        let position = self.outgoing.put_straight(class, head, body, &mut self.pair.outward)?;
+    pub fn put_straight(&mut self, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
+        let position = self.outgoing.put_straight(class, tag, body, &mut self.pair.outward)?;
         self.counters.messages_out += 1;
         self.counters.bytes_out += body.len() as u64;
         Some(position)

@@ -6,10 +6,10 @@
 
 use super::Settled;
 use oikaze_os::memory::RegionTable;
-use oikaze_os::neighbour::{Part, Writer};
+use oikaze_os::neighbour::{Full, Part, STEP_BODY, Writer};
 use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
-use oikaze_protocol::rma::read_rows;
+use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Rows, Token};
 use std::collections::VecDeque;
 
@@ -155,13 +155,19 @@ impl Outgoing {
     /// Put a user's message into the ring, if nothing waits and there is room and credit for all of it in one record: the position behind
     /// it, which its sender keeps; [`Outgoing::went_straight`] follows.
     #[inline]
-    pub fn put_straight(&mut self, class: Class, head: &[u8], body: &[u8], writer: &mut Writer) -> Option<u64> {
+    pub fn put_straight(&mut self, class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Option<u64> {
         let charge = Credit::charge(body.len() as u64);
         if self.closed || body.len() > RECORD_BODY || self.waiting() > 0 || !self.credit.is_there(charge, writer) {
             return None;
         }
-        let heading = Heading { kind: Kind::Whole, class, head: head.len(), len: 0, flag: false };
-        let end = writer.put(heading, &[Part::Bytes(head), Part::Bytes(body)]).ok()?;
+        let heading = Heading { kind: Kind::Whole, class, head: USER_HEAD, len: 0, flag: false };
+        let head = user_head(tag);
+        let len = USER_HEAD + body.len();
+        let end = match put_user(heading, head, body, writer) {
+            Ok(end) => end,
+            Err(_) if writer.await_room(len) => put_user(heading, head, body, writer).ok()?,
+            Err(_) => return None,
+        };
         self.posted += 1;
         self.credit.outstanding += charge;
         Some(end)
@@ -416,6 +422,20 @@ impl Outgoing {
         });
         self.lost.into_iter().chain(unsettled).chain(self.under_way.map(|under_way| under_way.token)).chain(waiting)
     }
+}
+
+/// Put a user's message in, as a whole.
+#[inline]
+fn put_user(heading: Heading, head: [u8; USER_HEAD], body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+    let mut step = [0; STEP_BODY];
+    let (front, rest) = step.split_at_mut(USER_HEAD);
+    let Some(room) = rest.get_mut(..body.len()) else {
+        return writer.put(heading, &[Part::Bytes(&head), Part::Bytes(body)]);
+    };
+    // What fits into a step is copied there as one, of known length.
+    front.copy_from_slice(&head);
+    room.copy_from_slice(body);
+    writer.put_step(heading, USER_HEAD + body.len(), &step)
 }
 
 /// Bytes of rows from `start` on, packed. `None`: their region is gone.

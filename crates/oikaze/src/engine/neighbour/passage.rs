@@ -37,10 +37,17 @@ impl Passage {
         }
     }
 
-    /// Wake the neighbour, if it sleeps. There is a sequentially consistent fence between what was put in, or settled, and this (MEM-16.5).
+    /// Is it known that all went well with what ends at this position?
     #[inline]
-    pub fn wake_after_fence(&self) {
-        if self.glance.must_wake_after_fence() {
+    #[must_use]
+    pub fn is_done(&self, position: u64) -> bool {
+        self.ended.get().is_none() && self.glance.has_settled(position)
+    }
+
+    /// Wake the neighbour, if it sleeps and has not seen what was put in, or settled (MEM-16.5).
+    #[inline]
+    pub fn wake(&self) {
+        if self.glance.must_wake() {
             self.line.wake();
         }
     }

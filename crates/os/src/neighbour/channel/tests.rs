@@ -134,3 +134,20 @@ fn a_writer_that_overruns_what_is_not_settled_is_not_believed() {
     }
     assert_eq!(read, RING, "a whole ring that is not settled, and no more");
 }
+
+/// MEM-16.10: and a reader that falls behind finds all that there is room for.
+#[test]
+fn small_records_whose_reader_keeps_up_stay_at_the_beginning() {
+    let memory = memory();
+    let (mut writer, mut reader) = (Writer::new(memory.clone()), Reader::new(memory));
+    let put = |writer: &mut Writer| writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(b"small")]).is_ok();
+    for _ in 0..10_000 {
+        assert!(put(&mut writer) && offset(writer.tail) <= WARM);
+        let (position, bytes) = take(&mut reader).unwrap();
+        assert_eq!(bytes, b"small");
+        reader.settle(position);
+    }
+    let left = std::iter::repeat_with(|| put(&mut writer)).take_while(|put| *put).count();
+    assert!(left > (RING - 2 * WARM) / 64, "{left}");
+    assert_eq!(std::iter::from_fn(|| take(&mut reader)).count(), left);
+}
