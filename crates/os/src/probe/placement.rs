@@ -21,6 +21,11 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
         findings.push(Finding::new("moving pays, alone", text(&calibration.alone), needed, Verdict::Good));
         findings.push(Finding::new("moving pays, beside a busy thread", text(&calibration.beside), needed, Verdict::Good));
     }
+    if let Some(doubted) = placement.doubted() {
+        let needed = "a file of the user's own, as it was written";
+        let finding = Finding::new("what was measured before", format!("not believed: {doubted}"), needed, Verdict::Degraded);
+        findings.push(finding.fix("It was measured anew and replaced where possible; if this stays, remove the file."));
+    }
     findings
 }
 

@@ -30,7 +30,8 @@ pub enum Way {
 #[derive(Debug)]
 pub struct Placement {
     mover: Result<Mover, String>,
-    calibration: OnceLock<Calibration>,
+    /// And which file of an earlier one was not believed, and why.
+    calibration: OnceLock<(Calibration, Option<String>)>,
     /// Decisions so far; the highest bit: others ran when it was last looked.
     decisions: AtomicU32,
 }
@@ -50,7 +51,7 @@ impl Placement {
     /// As [`Placement::new`], with sizes that are known already.
     #[must_use]
     pub fn calibrated(without: &Without, calibration: Calibration) -> Placement {
-        Placement { calibration: calibration.into(), ..Placement::new(without) }
+        Placement { calibration: (calibration, None).into(), ..Placement::new(without) }
     }
 
     /// That of this process, opened at the first call, without what `OIKAZE_WITHOUT` names. If the kernel does not move pages, that is said once.
@@ -72,7 +73,13 @@ impl Placement {
     #[must_use]
     pub fn calibration(&self) -> Option<&Calibration> {
         let mover = self.mover.as_ref().ok()?;
-        Some(self.calibration.get_or_init(|| Calibration::of_this_machine(mover)))
+        Some(&self.calibration.get_or_init(|| Calibration::of_this_machine(mover)).0)
+    }
+
+    /// The file of an earlier calibration that was there and not believed, and why; it was measured anew.
+    #[must_use]
+    pub fn doubted(&self) -> Option<&str> {
+        self.calibration.get()?.1.as_deref()
     }
 
     /// Those of now.

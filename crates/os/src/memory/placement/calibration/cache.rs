@@ -1,12 +1,29 @@
-//! What was measured, in a file of the user's, valid until the machine starts again.
+//! What was measured, in a file of the user's, valid until the machine starts again. It is believed if nobody else can have written it and
+//! every bit of it is as it was written.
 
+use super::super::span::page_size;
 use super::{Calibration, Crossovers};
-use std::fs;
-use std::io;
+use rustix::fs::{Mode, OFlags, open};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Of the file's form; another is measured anew.
-const FORM: &str = "oikaze placement 2";
+/// Of all forms of the file …
+const KIND: &str = "oikaze placement ";
+/// … and of this one; another is measured anew.
+const FORM: &str = "oikaze placement 3";
+
+/// Why a file is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Doubt {
+    #[error("it cannot be read, or is no file")]
+    Unreadable,
+    #[error("others can write it")]
+    Foreign,
+    #[error("it is damaged")]
+    Damaged,
+}
 
 /// Where it is kept: the user's cache directory, else the runtime directory; `None` if there is neither.
 pub(super) fn file() -> Option<PathBuf> {
@@ -26,14 +43,24 @@ fn machine() -> String {
     format!("{} {} {model}, {cores} cores, {huge}", text("/proc/sys/kernel/random/boot_id"), text("/proc/sys/kernel/osrelease"))
 }
 
-/// What the file says; `None` if it is missing, damaged, or of another machine.
-pub(super) fn read(file: &Path) -> Option<Calibration> {
+/// What the file says of this machine; `None` if it is missing, of another machine or of another form.
+pub(super) fn read(file: &Path) -> Result<Option<Calibration>, Doubt> {
     /// More is none of ours.
     const LONGEST: u64 = 4096;
-    if fs::metadata(file).ok()?.len() > LONGEST {
-        return None;
+    // Neither does a link lead elsewhere, nor does a pipe keep us waiting.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = match open(file, flags, Mode::empty()) {
+        Ok(opened) => File::from(opened),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(_) => return Err(Doubt::Unreadable),
+    };
+    let metadata = opened.metadata().ok().filter(fs::Metadata::is_file).ok_or(Doubt::Unreadable)?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        return Err(Doubt::Foreign);
     }
-    parse(&fs::read_to_string(file).ok()?, &machine())
+    let mut text = String::new();
+    opened.take(LONGEST + 1).read_to_string(&mut text).map_err(|_| Doubt::Damaged)?;
+    parse(&text, &machine())
 }
 
 /// Replaces the file at once, so that nobody reads half of it.
@@ -41,7 +68,13 @@ pub(super) fn write(file: &Path, found: &Calibration) -> io::Result<()> {
     let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
     fs::create_dir_all(folder)?;
     let new = folder.join(format!("placement.{}", std::process::id()));
-    fs::write(&new, text(found, &machine())).and_then(|()| fs::rename(&new, file)).inspect_err(|_| {
+    let written = || {
+        let _ = fs::remove_file(&new);
+        let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        opened.write_all(text(found, &machine()).as_bytes())?;
+        fs::rename(&new, file)
+    };
+    written().inspect_err(|_| {
         let _ = fs::remove_file(&new);
     })
 }
@@ -55,23 +88,43 @@ fn text(found: &Calibration, machine: &str) -> String {
         let words = fields(of).map(|from| from.map_or("never".to_owned(), |from| from.to_string()));
         format!("{name} {}\n", words.join(" "))
     };
-    format!("{FORM}\n{machine}\n{}{}", line("alone", &found.alone), line("beside", &found.beside))
+    let text = format!("{FORM}\n{machine}\n{}{}", line("alone", &found.alone), line("beside", &found.beside));
+    format!("{text}{:016x}\n", sum(&text))
 }
 
-fn parse(text: &str, machine: &str) -> Option<Calibration> {
-    let mut lines = text.strip_suffix('\n')?.split('\n');
-    if lines.next()? != FORM || lines.next()? != machine {
-        return None;
+/// FNV-1a, 64 bits: against accidents.
+fn sum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+fn parse(text: &str, machine: &str) -> Result<Option<Calibration>, Doubt> {
+    let rest = match text.split_once('\n') {
+        Some((FORM, rest)) => rest,
+        Some((other, _)) if other.starts_with(KIND) => return Ok(None),
+        _ => return Err(Doubt::Damaged),
+    };
+    let (of, rest) = rest.split_once('\n').ok_or(Doubt::Damaged)?;
+    if of != machine {
+        return Ok(None);
     }
+    calibration(text, rest).map(Some).ok_or(Doubt::Damaged)
+}
+
+/// The lines behind the machine's.
+fn calibration(text: &str, rest: &str) -> Option<Calibration> {
+    let mut lines = rest.strip_suffix('\n')?.split('\n');
     let found = Calibration { alone: crossovers(lines.next()?, "alone")?, beside: crossovers(lines.next()?, "beside")? };
-    lines.next().is_none().then_some(found)
+    let last = lines.next().filter(|_| lines.next().is_none())?;
+    let summed = text.strip_suffix('\n')?.strip_suffix(last)?;
+    (last == format!("{:016x}", sum(summed))).then_some(found)
 }
 
 fn crossovers(line: &str, name: &str) -> Option<Crossovers> {
     let mut words = line.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
     let mut next = || match words.next()? {
         "never" => Some(None),
-        number => number.parse::<usize>().ok().filter(|from| *from > 0).map(Some),
+        // Whole pages, as they are measured.
+        number => number.parse::<usize>().ok().filter(|from| *from > 0 && from.is_multiple_of(page_size())).map(Some),
     };
     let (moving, taking, exchange, install, huge) = (next()?, next()?, next()?, next()?, next()?);
     words.next().is_none().then_some(Crossovers { moving, taking, exchange, install, huge })
@@ -81,45 +134,95 @@ fn crossovers(line: &str, name: &str) -> Option<Crossovers> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn example() -> Calibration {
-        let alone =
-            Crossovers { moving: Some(4096), taking: Some(70_000), exchange: None, install: Some(8192), huge: Some(2 << 20) };
+        let pages = |count| Some(count * page_size());
+        let alone = Crossovers { moving: pages(1), taking: pages(17), exchange: None, install: pages(2), huge: pages(512) };
         Calibration { alone, beside: Crossovers { moving: None, ..alone } }
+    }
+
+    /// A folder of its own for a test, away afterwards.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            Folder(std::env::temp_dir().join(format!("oikaze-test-placement-{name}-{}", std::process::id())))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
     }
 
     #[test]
     fn a_file_says_what_was_written() {
-        let folder = std::env::temp_dir().join(format!("oikaze-test-placement-{}", std::process::id()));
-        let file = folder.join("deeper").join("placement");
-        assert_eq!(read(&file), None);
+        let folder = Folder::new("written");
+        let file = folder.0.join("deeper").join("placement");
+        assert_eq!(read(&file), Ok(None));
         write(&file, &example()).unwrap();
-        assert_eq!(read(&file), Some(example()));
+        assert_eq!(read(&file), Ok(Some(example())));
+        // Again, over what a process of the same number left.
+        fs::write(file.with_file_name(format!("placement.{}", std::process::id())), "half").unwrap();
+        write(&file, &example()).unwrap();
+        assert_eq!(read(&file), Ok(Some(example())));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
-        fs::write(&file, vec![b'x'; 5000]).unwrap();
-        assert_eq!(read(&file), None);
-        fs::write(&file, [0xff, 0xfe]).unwrap();
-        assert_eq!(read(&file), None);
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn another_machine_or_a_damaged_file_says_nothing() {
-        let good = text(&example(), "here");
-        assert_eq!(parse(&good, "here"), Some(example()));
-        assert_eq!(parse(&good, "elsewhere"), None);
-        for at in 0..good.len() {
-            assert_eq!(parse(&good[..at], "here"), None, "cut at {at}");
+    fn what_others_can_have_written_or_is_no_file_is_not_believed() {
+        let folder = Folder::new("foreign");
+        let file = folder.0.join("placement");
+        write(&file, &example()).unwrap();
+        let permit = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        for mode in [0o620, 0o602] {
+            permit(mode);
+            assert_eq!(read(&file), Err(Doubt::Foreign), "{mode:o}");
         }
-        for bad in ["alone 0", "alone -1", "alone 99999999999999999999999", "alone  1", "alone 1 1 1 1 1 1"] {
-            assert_eq!(parse(&good.replace("alone 4096", bad), "here"), None, "{bad}");
+        permit(0o644);
+        assert_eq!(read(&file), Ok(Some(example())));
+        let link = folder.0.join("link");
+        symlink(&file, &link).unwrap();
+        assert_eq!(read(&link), Err(Doubt::Unreadable));
+        assert_eq!(read(&folder.0), Err(Doubt::Unreadable));
+        for bad in [vec![b'x'; 5000], vec![0xff, 0xfe], vec![]] {
+            fs::write(&file, bad).unwrap();
+            assert_eq!(read(&file), Err(Doubt::Damaged));
+        }
+    }
+
+    #[test]
+    fn another_machine_says_nothing_and_a_damaged_file_is_known() {
+        let good = text(&example(), "here");
+        assert_eq!(parse(&good, "here"), Ok(Some(example())));
+        assert_eq!(parse(&good, "elsewhere"), Ok(None));
+        assert_eq!(parse(&good.replacen('3', "2", 1), "here"), Ok(None), "another form");
+        for at in 0..good.len() {
+            assert!(!matches!(parse(&good[..at], "here"), Ok(Some(_))), "cut at {at}");
+        }
+        // A digit that has become another is one that could have been measured.
+        let page = page_size().to_string();
+        for bad in ["0", "-1", "1", "99999999999999999999999", " 1", "1 1", &(2 * page_size()).to_string()] {
+            let damaged = good.replace(&format!("alone {page}"), &format!("alone {bad}"));
+            assert_eq!(parse(&damaged, "here"), Err(Doubt::Damaged), "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn nothing_in_a_file_does_harm(text in "\\PC{0,200}") {
-            prop_assert_eq!(parse(&text, "here"), None);
+            prop_assert_eq!(parse(&text, "here"), Err(Doubt::Damaged));
+        }
+
+        /// Whatever bit is wrong.
+        #[test]
+        fn no_damage_is_believed(at in any::<prop::sample::Index>(), bit in 0..7_u8) {
+            let mut bytes = text(&example(), "here").into_bytes();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1_u8 << bit;
+            prop_assert!(!matches!(parse(std::str::from_utf8(&bytes).unwrap(), "here"), Ok(Some(_))));
         }
     }
 }

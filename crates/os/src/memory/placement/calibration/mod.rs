@@ -46,11 +46,12 @@ impl Calibration {
         Calibration { alone: guess, beside: guess }
     };
 
-    /// From the file of an earlier run on this machine, else measured now and kept there.
-    pub(super) fn of_this_machine(mover: &Mover) -> Calibration {
+    /// From the file of an earlier run on this machine, else measured now and kept there; and which file was not believed, and why.
+    pub(super) fn of_this_machine(mover: &Mover) -> (Calibration, Option<String>) {
         let file = cache::file();
-        let known = file.as_deref().and_then(cache::read);
-        known.unwrap_or_else(|| match measure::all(mover) {
+        let known = file.as_deref().map_or(Ok(None), cache::read);
+        let doubt = known.err().zip(file.as_ref()).map(|(why, file)| format!("{}: {why}", file.display()));
+        let found = known.ok().flatten().unwrap_or_else(|| match measure::all(mover) {
             Some(found) => {
                 // Without a file it is measured again next time; what others have disturbed is, too.
                 let file = file.filter(|_| !machine_is_crowded());
@@ -58,6 +59,7 @@ impl Calibration {
                 found
             }
             None => Calibration::GUESS,
-        })
+        });
+        (found, doubt)
     }
 }
