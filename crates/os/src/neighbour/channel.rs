@@ -179,7 +179,8 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// A reader that keeps up finds the beginning of the ring in its caches, as the writer does; the rest would only drive out other things.
+    /// A reader that keeps up finds the beginning of the ring in its caches, as the writer does; the rest would only drive out other things
+    /// (MEM-16.10).
     #[cold]
     fn begin_anew(&mut self, stride: usize) {
         let left = RING - offset(self.tail);
