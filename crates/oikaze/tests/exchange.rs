@@ -277,11 +277,11 @@ fn what_is_had_back_changes_place_no_more() {
     const CANARY: u8 = 0xC4;
     cluster(1, &Settings::default(), |job| {
         let pages = ((8 << 20) / page_size()) as u64;
-        let other = job.register(filled(2)).unwrap();
         let places =
             [Job::exchange, |job: &Job, one: &_, at, other: &_, there, pages| job.move_pages(other, there, one, at, pages)];
         for (round, place) in (0..24).zip(places.into_iter().cycle()) {
-            let one = job.register(filled(1)).unwrap();
+            // Told apart each time: after an odd number of exchanges each has what the other had.
+            let (one, other) = (job.register(filled(1)).unwrap(), job.register(filled(2)).unwrap());
             let taken = one.clone();
             let kept = std::thread::scope(|threads| {
                 // Again and again, many times more often than until the memory is had back.

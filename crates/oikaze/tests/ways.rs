@@ -209,23 +209,25 @@ fn counters_and_queues_wake_when_enough_have_ended() {
     });
 }
 
-/// MEM-6.5: what a region has grown by is reached at once. (Memory files do not grow.)
+/// MEM-6.5: what a region has grown by is reached at once, in memory of its own and in a memory file, which a neighbour maps.
 #[test]
 fn a_region_grows_while_it_is_used() {
-    each_way(|end| {
-        let region = Region::private_with_capacity(PAGE as usize, LEN as usize).unwrap();
-        let mine = end.job.publish("mine", region, Rights::ALL).unwrap();
-        let there = end.target.region("mine").unwrap();
-        let source = end.source(4);
-        let beyond = || refusal(there.put(PAGE - 8, source.slice(0..(LEN - PAGE) as usize).unwrap()));
-        end.ask(|| assert_eq!(beyond(), Some(Refusal::OutOfBounds)));
-        end.serve(|| mine.grow(LEN as usize).unwrap());
-        end.ask(|| {
-            assert_eq!(beyond(), None);
-            assert_eq!(there.fetch_add(LEN - 8, 1).wait_for(PATIENCE).unwrap(), 0);
-            assert_eq!(refusal(there.fetch_add(LEN, 1)), Some(Refusal::OutOfBounds));
-            assert_eq!(end.target.region("mine").unwrap().len(), LEN);
-        });
+    each_way(|end| grows(end, Region::private_with_capacity(PAGE as usize, LEN as usize).unwrap()));
+    each_way(|end| grows(end, Region::shared_with_capacity(PAGE as usize, LEN as usize).unwrap()));
+}
+
+fn grows(end: &End<'_>, region: Region) {
+    let mine = end.job.publish("mine", region, Rights::ALL).unwrap();
+    let there = end.target.region("mine").unwrap();
+    let source = end.source(4);
+    let beyond = || refusal(there.put(PAGE - 8, source.slice(0..(LEN - PAGE) as usize).unwrap()));
+    end.ask(|| assert_eq!(beyond(), Some(Refusal::OutOfBounds)));
+    end.serve(|| mine.grow(LEN as usize).unwrap());
+    end.ask(|| {
+        assert_eq!(beyond(), None);
+        assert_eq!(there.fetch_add(LEN - 8, 1).wait_for(PATIENCE).unwrap(), 0);
+        assert_eq!(refusal(there.fetch_add(LEN, 1)), Some(Refusal::OutOfBounds));
+        assert_eq!(end.target.region("mine").unwrap().len(), LEN);
     });
 }
 

@@ -112,14 +112,22 @@ impl LocalRegion {
     /// A bad offset, or the time limit passed.
     pub fn wait_until(&self, offset: u64, limit: Option<Duration>, mut until: impl FnMut(u64) -> bool) -> Result<u64> {
         let region = &self.inner.region;
-        let mut begun = None;
+        let (mut begun, mut changes) = (None, 0);
         let mut word = region.load_u64(offset)?;
         // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
         while !until(word) {
+            // A neighbour may change it without end to what is not waited for.
+            if changes == CHANGES {
+                let begun: Instant = *begun.get_or_insert_with(Instant::now);
+                if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                    return Err(late(offset, begun));
+                }
+                changes = 0;
+            }
             let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
             // What a neighbour stores here no turn brings: looking at the word alone sees it soonest.
             if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
-                word = now;
+                (word, changes) = (now, changes + 1);
                 continue;
             }
             word = self.wait_for_change(offset, word, *begun.get_or_insert_with(Instant::now), limit)?;
@@ -133,10 +141,7 @@ impl LocalRegion {
         let Inner { node, region, .. } = &*self.inner;
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-        node.wait(deadline, changed).ok_or_else(|| Error::Timeout {
-            what: format!("waiting for the word at offset {offset} of a region"),
-            waited: begun.elapsed(),
-        })
+        node.wait(deadline, changed).ok_or_else(|| late(offset, begun))
     }
 }
 
@@ -145,6 +150,13 @@ impl LocalRegion {
     fn may_be_stored_to(&self) -> bool {
         self.inner.region.kind() == RegionKind::Shared && self.inner.node.spins_on_words()
     }
+}
+
+/// Changes of a word that is waited for between two looks at the clock.
+const CHANGES: u32 = 64;
+
+fn late(offset: u64, begun: Instant) -> Error {
+    Error::Timeout { what: format!("waiting for the word at offset {offset} of a region"), waited: begun.elapsed() }
 }
 
 /// Look again and again, for some microseconds. Between two looks there is a pause: a processor runs ahead and has looks under way that it must

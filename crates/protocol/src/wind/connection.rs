@@ -265,7 +265,7 @@ impl Connection {
     }
 
     /// As [`end`](Self::end), of a peer that is still being met: what it said last, perhaps why it left, may be on its way, and is waited for
-    /// until then.
+    /// until then, whether or not the two know each other by then.
     pub fn end_by(&mut self, at: Time, death: Death) {
         self.ends = Some((at, death));
     }
@@ -284,13 +284,14 @@ impl Connection {
             Phase::Closing { next, .. } => return Some(next),
             Phase::Open => {}
         }
+        let ends = self.ends.map(|(at, _)| at);
         if !self.handshake.is_established() {
             let gives_up = self.handshake.is_calling().then(|| self.handshake.began() + self.settings.connect_time);
-            let ends = self.ends.map(|(at, _)| at);
             return [gives_up, ends, self.handshake.next_timeout()].into_iter().flatten().min();
         }
         let mut first = self.liveness.next_timeout();
         let mut consider = |at: Option<Time>| first = at.map_or(first, |at| first.min(at));
+        consider(ends);
         consider(self.arrivals.small.deadline());
         consider(self.arrivals.bulk.deadline());
         consider(self.sending.small.next_timeout());
@@ -312,13 +313,12 @@ impl Connection {
         if self.phase != Phase::Open {
             return;
         }
+        if let Some((_, death)) = self.ends.filter(|(at, _)| *at <= now) {
+            return self.die(death);
+        }
         if !self.handshake.is_established() {
             if self.handshake.is_calling() && now - self.handshake.began() >= self.settings.connect_time {
                 self.die(Death::Unreachable);
-            } else if let Some((at, death)) = self.ends
-                && at <= now
-            {
-                self.die(death);
             }
             return;
         }
@@ -412,6 +412,7 @@ impl Connection {
             self.refusals = Refusals::default();
         }
         self.mtu = Mtu::new(DATAGRAM_MIN);
+        self.ends = None;
         (self.ping, self.shuns_bulk_port) = (PerLane::default(), false);
     }
 

@@ -54,6 +54,25 @@ fn a_lost_confirmation_is_made_good() {
     world.run(both_established);
 }
 
+/// MEM-16.7: who has ended, as is known from elsewhere, is lost then, whether or not the two have come to know each other meanwhile.
+#[test]
+fn an_end_known_from_elsewhere_is_not_put_off_by_meeting() {
+    for meets in [false, true] {
+        let mut world = World::new(Settings::default(), Faults { loss: if meets { 0.0 } else { 1.0 }, ..Faults::default() }, 7);
+        world.nodes[0].connection.connect(world.now);
+        let at = world.now + Duration::from_millis(500);
+        world.nodes[0].connection.end_by(at, Death::Ended);
+        if meets {
+            world.run(|world| world.nodes[0].connection.is_established());
+            world.channel.faults.loss = 1.0;
+        }
+        world.run(|world| died(world, 0).is_some());
+        assert_eq!(died(&world, 0), Some(Death::Ended));
+        // One step later; otherwise they would be waited for five and ten seconds.
+        assert!(world.now >= at && world.now <= at + world.stride, "{:?}", world.now);
+    }
+}
+
 /// WIND-1.8.
 #[test]
 fn nobody_there_is_unreachable() {
