@@ -53,9 +53,11 @@ impl Wire {
             congested: false,
         };
         let placed = (0..slots).take_while(|at| sink.confirm(*at, &one(*at))).count();
+        let copies: Vec<Vec<u8>> = (placed..slots).map(one).map(|one| [one.head, one.payload, one.tag].concat()).collect();
         (0..placed).for_each(|at| sink.take_scattered(one(at)));
         self.in_place += placed;
-        arrivals(sink, &run[placed..]);
+        arrivals(sink, &copies);
+        arrivals(sink, &run[slots..]);
     }
 }
 

@@ -394,6 +394,17 @@ pub(super) struct Hold {
     region: Region,
 }
 
+impl Hold {
+    /// Could these be two regions of one memory, at other addresses? Of files and shared memory there are other mappings, of which a program can
+    /// lend one.
+    pub(super) fn may_be_also(&self, other: &Hold) -> bool {
+        use RegionKind::{Borrowed, File, Shared};
+        let kinds = (self.region.kind(), other.region.kind());
+        let may = matches!(kinds, (Shared | File, Borrowed | File) | (Borrowed | File, Shared | File));
+        may && !Arc::ptr_eq(&self.region.inner, &other.region.inner)
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Backing::Borrowed { gate, .. } = &self.region.inner.backing {

@@ -2,6 +2,7 @@
 
 use super::region::Hold;
 use arrayvec::ArrayVec;
+use core::ops::Range;
 use core::ptr::NonNull;
 use oikaze_protocol::limits::FORESEEN_MAX;
 
@@ -12,7 +13,7 @@ use oikaze_protocol::limits::FORESEEN_MAX;
 pub struct Scatter {
     at: NonNull<u8>,
     len: usize,
-    _hold: Hold,
+    hold: Hold,
 }
 
 // SAFETY: the bytes stay valid while the hold lives, on whatever thread; they are reached by raw copies (see the module about races).
@@ -21,7 +22,7 @@ unsafe impl Send for Scatter {}
 impl Scatter {
     /// `len` bytes at `at`, valid and writable while `hold` lives.
     pub(super) fn new(at: NonNull<u8>, len: usize, hold: Hold) -> Scatter {
-        Scatter { at, len, _hold: hold }
+        Scatter { at, len, hold }
     }
 
     /// Bytes.
@@ -34,6 +35,17 @@ impl Scatter {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Could a byte of the one be a byte of the other? One memory may be registered twice, and be at two addresses.
+    fn may_overlap(&self, other: &Scatter) -> bool {
+        let (here, there) = (self.addresses(), other.addresses());
+        (here.start < there.end && there.start < here.end) || self.hold.may_be_also(&other.hold)
+    }
+
+    fn addresses(&self) -> Range<usize> {
+        let start = self.at.as_ptr().addr();
+        start..start + self.len
     }
 
     /// Address of `len` bytes from `start` on, for an iovec; `None` if they stick out. Not to be used after this value is gone.
@@ -61,14 +73,15 @@ impl Scatter {
     }
 }
 
-/// Several of these, counted as one behind the other. What is asked for lies in one of them.
+/// Several of these, counted as one behind the other, no byte in two of them. What is asked for lies in one of them.
 #[derive(Debug, Default)]
 pub struct Places(ArrayVec<Scatter, FORESEEN_MAX>);
 
 impl Places {
-    /// One more; false if there is no room.
+    /// One more; false if there is no room, or if what is received there could overwrite what was received to one that is here.
+    #[must_use]
     pub fn push(&mut self, scatter: Scatter) -> bool {
-        self.0.try_push(scatter).is_ok()
+        !self.0.iter().any(|here| here.may_overlap(&scatter)) && self.0.try_push(scatter).is_ok()
     }
 
     /// Bytes of all.
@@ -114,5 +127,54 @@ impl Places {
         {
             scatter.fill(start, bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Region, RegionTable, with_borrowed_mut};
+    use super::*;
+    use oikaze_protocol::limits::PAGE;
+    use oikaze_protocol::wind::Segment;
+    use std::os::fd::AsFd;
+
+    /// Can there be a place in the first of these and then one in the second, of so many bytes at these offsets?
+    fn together(regions: [&Region; 2], offsets: [u64; 2], len: u64) -> bool {
+        let (mut table, mut places) = (RegionTable::new(), Places::default());
+        let pushed = regions.into_iter().zip(offsets).map(|(region, offset)| {
+            let region = table.insert_local(region.clone()).unwrap();
+            places.push(table.scatter(Segment { region, offset, len }).unwrap())
+        });
+        pushed.collect::<Vec<_>>() == [true, true]
+    }
+
+    /// MEM-3.7.
+    #[test]
+    fn no_byte_is_in_two_places() {
+        let (one, other) = (Region::private(PAGE).unwrap(), Region::private(PAGE).unwrap());
+        for (offsets, apart) in [([0, 100], true), ([100, 0], true), ([0, 99], false), ([99, 0], false), ([7, 7], false)] {
+            // One memory by two registrations, and two.
+            assert_eq!(together([&one, &one], offsets, 100), apart, "{offsets:?}");
+            assert!(together([&one, &other], offsets, 100));
+        }
+    }
+
+    /// MEM-3.7.
+    #[test]
+    fn memory_that_may_be_at_two_addresses_has_one_place() {
+        let (shared, other) = (Region::shared(PAGE).unwrap(), Region::shared(PAGE).unwrap());
+        assert!(together([&shared, &other], [0, 0], 100), "files of their own");
+        let mut lent = [0; 300];
+        with_borrowed_mut(&mut lent, |lent| {
+            assert!(together([lent, lent], [0, 100], 100));
+            assert!(together([lent, &Region::private(PAGE).unwrap()], [0, 0], 100));
+            assert!(!together([lent, &shared], [0, 0], 100), "it could be the program's view of that");
+            assert!(!together([&shared, lent], [0, 0], 100));
+        });
+        let file = super::super::memfd::sparse("oikaze-test", PAGE).unwrap();
+        let map = || Region::of_file(file.as_fd(), 0, PAGE, true).unwrap();
+        let (file, again) = (map(), map());
+        assert!(together([&file, &file], [0, 100], 100));
+        assert!(!together([&file, &again], [0, 100], 100));
     }
 }

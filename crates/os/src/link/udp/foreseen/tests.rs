@@ -63,7 +63,7 @@ impl Sink for Taker {
     }
     fn foresee(&mut self) -> Option<Foreseen> {
         let mut places = Places::default();
-        places.push(self.memory.scatter(Segment { region: self.slot, offset: OFFERED, len: self.offered })?);
+        assert!(places.push(self.memory.scatter(Segment { region: self.slot, offset: OFFERED, len: self.offered })?));
         Some(Foreseen { head: HEAD, payload: self.payload, tag: TAG, places })
     }
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
