@@ -66,7 +66,7 @@ impl Layout {
 pub(super) enum Guess {
     /// Nothing came.
     Untried,
-    /// Less than half of what came to slots was as foreseen.
+    /// Less than half of what came to slots was as foreseen, or it could not be received there.
     Wrong,
     /// As much or more was, and came from the peer of whom it was foreseen, at this address.
     Right(SocketAddr),
@@ -109,8 +109,9 @@ impl Pool {
         let (pool, copies) = self.bytes.split_at_mut(COPIES);
         let Some((mut vectors, count)) = vectors(layout, pool, &mut foreseen) else { return wrong };
         let pieces = vectors.get_mut(..count).unwrap_or_default();
-        let Some(Filled { len, from, told }) = receive(socket, pieces, statistics)? else {
-            return Ok((Burst::NONE, Guess::Untried));
+        let Filled { len, from, told } = match receive(socket, pieces, statistics)? {
+            Ok(filled) => filled,
+            Err(guess) => return Ok((Burst::NONE, guess)),
         };
         let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
         let run = Run { layout, pool, foreseen: &foreseen, from, congested };
@@ -156,19 +157,20 @@ fn vectors(layout: Layout, pool: &mut [u8], foreseen: &mut Foreseen) -> Option<(
     Some((vectors, 1 + 2 * layout.slots))
 }
 
-/// `None`: nothing came that is of use.
-fn receive(socket: &Socket, pieces: &mut [libc::iovec], statistics: &mut Statistics) -> io::Result<Option<Filled>> {
+/// If nothing came, or nothing that is of use, what that says of the guess.
+fn receive(socket: &Socket, pieces: &mut [libc::iovec], statistics: &mut Statistics) -> io::Result<Result<Filled, Guess>> {
     let (mut name, mut control) = (Name::empty(), MaybeUninit::<ControlRoom>::uninit());
     // SAFETY: plain data for which zeros are valid.
     let mut message: libc::mmsghdr = unsafe { core::mem::zeroed() };
     lead(&mut message.msg_hdr, pieces, &mut control, Some(&mut name));
     match call(socket.fd.as_fd(), core::slice::from_mut(&mut message)) {
-        Ok(0) => return Ok(None),
+        Ok(0) => return Ok(Err(Guess::Untried)),
         Ok(_) => {}
-        // A place that cannot be written to (a file that was cut short, say) costs the datagrams, not the socket.
+        // A place that cannot be written to (a file that was cut short, say) costs the datagrams, not the socket; what is sent again is to come
+        // beside it.
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
             statistics.truncated += 1;
-            return Ok(None);
+            return Ok(Err(Guess::Wrong));
         }
         Err(error) => return Err(error),
     }
@@ -177,9 +179,9 @@ fn receive(socket: &Socket, pieces: &mut [libc::iovec], statistics: &mut Statist
     let from = unsafe { name.read(message.msg_hdr.msg_namelen) };
     let (Some(from), false) = (from, is_cut_short(&message.msg_hdr)) else {
         statistics.truncated += 1;
-        return Ok(None);
+        return Ok(Err(Guess::Wrong));
     };
-    Ok(Some(Filled { len: message.msg_len as usize, from, told: told(&message.msg_hdr) }))
+    Ok(Ok(Filled { len: message.msg_len as usize, from, told: told(&message.msg_hdr) }))
 }
 
 /// What was received, piece by piece.

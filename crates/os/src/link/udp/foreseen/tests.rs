@@ -40,6 +40,10 @@ impl Taker {
     fn new(payload: usize, offered: u64) -> Taker {
         let region = Region::private(1 << 20).unwrap();
         region.fill(0, 1 << 20, UNTOUCHED).unwrap();
+        Taker::of(region, payload, offered)
+    }
+
+    fn of(region: Region, payload: usize, offered: u64) -> Taker {
         let mut memory = RegionTable::new();
         let slot = memory.insert(region, Rights::ALL).unwrap().slot;
         Taker { memory, slot, payload, offered, next: 0, scattered: 0, came: Vec::new() }
@@ -225,6 +229,32 @@ fn a_guess_that_cannot_be_laid_out_keeps_nothing_from_coming() {
         exchange(&mut sender, &mut receiver, &mut taker, &[datagram(0, 500), datagram(1, 500)]);
         assert_eq!(taker.scattered, 0);
     }
+}
+
+/// Nobody's bulk is lost for good because of one place (MEM-3.7).
+#[test]
+fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
+    let path = std::env::temp_dir().join(format!("oikaze-foreseen-{}", std::process::id()));
+    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let mut taker = Taker::of(Region::of_file(file.as_fd(), 0, 1 << 20, true).unwrap(), 1366, 2 * 1366);
+    file.set_len(0).unwrap();
+    let (mut sender, mut receiver) = (link(), link());
+    let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
+    let sent = datagram(0, HEAD + 1366 + TAG);
+    for round in 0..100 {
+        let one = Outgoing { to, lane: Lane::Bulk, head: &sent, payload: Gather::EMPTY, tag: &[] };
+        assert_eq!(sender.send(&[one]).unwrap(), 1);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while receiver.statistics().datagrams_in + receiver.statistics().truncated == round {
+            receiver.receive_into(&mut taker).unwrap();
+            assert!(Instant::now() < deadline, "{round}");
+        }
+    }
+    assert!(taker.came.iter().all(|came| *came == sent));
+    let lost = receiver.statistics().truncated;
+    assert!((1..40).contains(&lost), "{lost}");
 }
 
 #[test]
