@@ -6,7 +6,7 @@ mod grow;
 mod leave;
 mod staged;
 
-pub use file_pages::{FilePages, PagesLock};
+pub use file_pages::{FilePages, NotTaken, PagesLock};
 pub use staged::Disk;
 
 use super::borrowed::Gate;

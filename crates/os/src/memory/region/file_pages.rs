@@ -19,6 +19,22 @@ const RUNS_MAX: usize = 256;
 /// What comes into the middle of a run makes three of it.
 const PIECES_ADDED: usize = 2;
 
+/// Mappings that a region whose pages change place keeps in hand: as many as a process may have (`vm.max_map_count`), it may make none before another
+/// is given up. One for each of its two where fewer pages come than it has made ready for, and one to undo the first.
+const SPARES: usize = 3;
+const SPARES_TO_UNDO: usize = 1;
+
+/// Why pages were not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTaken {
+    /// Nothing has changed.
+    #[error(transparent)]
+    Refused(#[from] io::Error),
+    /// The region's two mappings do not agree any more: other threads have made mappings of all that was given up for this.
+    #[error("one of the region's two mappings has the new pages and one the old ones: {0}")]
+    Torn(io::Error),
+}
+
 /// Some bytes of a memory file, in whole pages.
 #[derive(Clone, Debug)]
 pub struct FilePages {
@@ -102,6 +118,8 @@ pub(super) struct Backed {
     left: AtomicBool,
     /// Somebody is changing what is behind it.
     locked: AtomicBool,
+    /// Given up where the kernel grants no mapping more.
+    spares: Mutex<Vec<Mapping>>,
 }
 
 impl Backed {
@@ -114,6 +132,7 @@ impl Backed {
             runs: Mutex::new(runs),
             left: AtomicBool::new(false),
             locked: AtomicBool::new(false),
+            spares: Mutex::default(),
         }
     }
 
@@ -138,6 +157,33 @@ impl Backed {
 
     fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spares(&self) -> MutexGuard<'_, Vec<Mapping>> {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn save_up(&self) -> io::Result<()> {
+        let mut spares = self.spares();
+        while spares.len() < SPARES {
+            spares.push(Mapping::of_file(self.own().as_fd(), 1).map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+
+    /// Make a mapping. Spares are given up for it one by one, and only where there is no other way, until so many are left.
+    fn with_spares(&self, left: usize, mut make: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        loop {
+            let refused = match make() {
+                Err(why) if why.kind() == io::ErrorKind::OutOfMemory => why,
+                made => return made,
+            };
+            let mut spares = self.spares();
+            if spares.len() <= left {
+                return Err(refused);
+            }
+            spares.pop();
+        }
     }
 }
 
@@ -165,8 +211,6 @@ pub struct PagesLock {
     region: Region,
     /// Where others are to take their place: offset and length.
     prepared: Option<(usize, usize)>,
-    /// A mapping that is given up for that: as many as a process may have, it may have none more for a moment.
-    spare: Mutex<Option<Mapping>>,
 }
 
 impl PagesLock {
@@ -183,8 +227,8 @@ impl PagesLock {
         runs.iter().find_map(|run| run.within(offset, u64::MAX)).filter(|run| run.at == offset).map(|run| run.pages)
     }
 
-    /// Make sure of being able to take pages at this place (MEM-20.3): however many pieces the region consists of already, and however many mappings
-    /// this process has. `false`: it cannot.
+    /// Make sure of being able to take pages at this place, or fewer (MEM-20.3): however many pieces the region consists of already, and however many
+    /// mappings this process has. `false`: it cannot.
     #[must_use]
     pub fn prepare(&mut self, offset: u64, len: u64) -> bool {
         let Backing::Shared { view, alias, backed } = &self.region.inner.backing else { return false };
@@ -194,50 +238,51 @@ impl PagesLock {
         }
         self.prepared = Some((at, len));
         let apart = [alias, view].into_iter().all(|mapping| mapping.keep_apart(at, len, true).is_ok());
-        let spare = Mapping::of_file(backed.own().as_fd(), 1).ok();
-        let is_there = spare.is_some();
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = spare;
-        apart && is_there
+        apart && backed.save_up().is_ok()
     }
 
     /// Put other pages behind the region, at `offset`: what it had there it has no more. Threads that touch them meanwhile see the one or the
     /// other.
     ///
     /// # Errors
-    /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many places (MEM-20.3); the kernel says no. Nothing
-    /// has changed.
-    pub fn take(&self, offset: u64, pages: FilePages) -> io::Result<()> {
+    /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many places (MEM-20.3); the kernel says no.
+    pub fn take(&self, offset: u64, pages: FilePages) -> Result<(), NotTaken> {
         let unit = self.region.exchange_unit().unwrap_or(u64::MAX);
         let whole = [offset, pages.offset, pages.len].iter().all(|number| number.is_multiple_of(unit));
         if !whole || self.region.check_bounds(offset, pages.len).is_err() {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
         self.put_behind(offset, pages)
     }
 
     /// As [`PagesLock::take`], in units of any pages.
-    pub(super) fn put_behind(&self, offset: u64, pages: FilePages) -> io::Result<()> {
+    pub(super) fn put_behind(&self, offset: u64, pages: FilePages) -> Result<(), NotTaken> {
         let Backing::Shared { view, alias, backed } = &self.region.inner.backing else {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         };
         let end = offset + pages.len;
-        drop(self.spare.lock().unwrap_or_else(PoisonError::into_inner).take());
+        backed.save_up()?;
         let mut runs = backed.runs();
         let new = with(&runs, Run { at: offset, pages });
         if new.len() > RUNS_MAX {
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "its pages come from too many places already"));
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "its pages come from too many places already").into());
         }
-        let map = |runs: &[Run]| {
+        let put = |mapping: &Mapping, runs: &[Run], left: usize| {
             runs.iter().filter_map(|run| run.within(offset, end)).try_for_each(|run| {
                 let FilePages { file, offset, len } = &run.pages;
-                let each = |mapping: &Mapping| mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize);
-                each(alias).and_then(|()| each(view))
+                backed.with_spares(left, || mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize))
             })
         };
-        if let Err(why) = map(&new) {
-            // The kernel has run out of memory for its own account of mappings; what is gone of the old ones is put back.
-            let _ = map(&runs);
-            return Err(why);
+        // A mapping that would be one too many the kernel refuses before it touches the old one; in want of memory it may have left a hole, into
+        // which what was there is put back.
+        if let Err(why) = put(alias, &new, SPARES_TO_UNDO) {
+            let _ = put(alias, &runs, 0);
+            return Err(why.into());
+        }
+        if let Err(why) = put(view, &new, SPARES_TO_UNDO) {
+            let undone = put(alias, &runs, 0);
+            let _ = put(view, &runs, 0);
+            return Err(undone.map_or_else(NotTaken::Torn, |()| NotTaken::Refused(why)));
         }
         *runs = new;
         Ok(())
@@ -279,7 +324,7 @@ impl Region {
     #[must_use]
     pub fn lock_pages(&self) -> Option<PagesLock> {
         let free = !self.backed()?.locked.swap(true, Ordering::Acquire);
-        free.then(|| PagesLock { region: self.clone(), prepared: None, spare: Mutex::new(None) })
+        free.then(|| PagesLock { region: self.clone(), prepared: None })
     }
 
     /// Is somebody changing what is behind it?

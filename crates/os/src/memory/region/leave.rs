@@ -2,7 +2,7 @@
 
 use super::super::mapping::{Mapping, whole_pages};
 use super::super::{MemoryError, available, huge, memfd};
-use super::file_pages::FilePages;
+use super::file_pages::{FilePages, NotTaken};
 use super::{Backing, Region};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ impl Region {
     /// is not seen here. Neighbours are not handed it any more. Nobody may store here meanwhile: it may be lost.
     ///
     /// # Errors
-    /// Not enough memory, or its pages are changing place; it is as it was.
+    /// Not enough memory or mappings, or its pages are changing place; it is as it was (unless [`NotTaken::Torn`]).
     pub fn leave_memory(&self) -> Result<(), MemoryError> {
         let (Backing::Shared { alias, .. }, Some(backed)) = (&self.inner.backing, self.backed()) else { return Ok(()) };
         if backed.is_renewed() {
@@ -40,7 +40,10 @@ impl Region {
         unsafe { core::ptr::copy_nonoverlapping(alias.base().as_ptr(), fresh.base().as_ptr(), len) };
         let file = Arc::new(file);
         let pages = FilePages { file: Arc::clone(&file), offset: 0, len: alias.len() as u64 };
-        lock.put_behind(0, pages).map_err(|why| refused(Errno::from_io_error(&why).unwrap_or(Errno::NOMEM)))?;
+        lock.put_behind(0, pages).map_err(|not_taken| {
+            let (NotTaken::Refused(why) | NotTaken::Torn(why)) = not_taken;
+            refused(Errno::from_io_error(&why).unwrap_or(Errno::NOMEM))
+        })?;
         backed.renew(file);
         Ok(())
     }
