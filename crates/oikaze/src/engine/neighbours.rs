@@ -241,7 +241,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.neighbours.stragglers.extend(Straggler::of(&neighbour.pair));
         neighbour.pair.line.end();
         self.neighbours.maps.cut_off(rank);
-        self.neighbours.swaps.cut_off(rank);
+        self.neighbours.swaps.cut_off(rank, &mut neighbour);
         if let Some(watch) = &self.neighbours.watch {
             watch.remove(&neighbour.pair.line);
         }

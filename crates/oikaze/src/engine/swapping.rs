@@ -10,7 +10,7 @@ mod tests;
 use super::neighbour::Neighbour;
 use super::{Completion, Engine, Failure, Value};
 use oikaze_os::link::Link;
-use oikaze_os::memory::{FilePages, PagesLock, Region, RegionTable};
+use oikaze_os::memory::{FilePages, NotTaken, PagesLock, Region, RegionTable};
 use oikaze_os::neighbour::{Said, Straggler};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
@@ -82,6 +82,10 @@ fn hear(neighbour: &mut Neighbour, answers: bool, number: u64) -> Option<Offer> 
     if !super::neighbours::hear(neighbour) {
         neighbour.has_ended();
     }
+    heard(neighbour, answers, number)
+}
+
+fn heard(neighbour: &mut Neighbour, answers: bool, number: u64) -> Option<Offer> {
     let at = neighbour.offers.iter().position(|offer| (offer.answers, offer.number) == (answers, number))?;
     Some(neighbour.offers.swap_remove(at))
 }
@@ -94,6 +98,21 @@ struct Asked {
     offset: u64,
     len: u64,
     completion: Arc<Completion>,
+}
+
+impl Asked {
+    /// What has come for our pages, if there is room for it.
+    fn fitting(&self, answer: Option<Offer>) -> Option<Offer> {
+        answer.filter(|offer| offer.pages.len <= self.len)
+    }
+
+    /// Take these; without any, nothing changes here.
+    fn settle(self, answer: Option<Offer>) {
+        let Asked { lock, offset, completion, .. } = self;
+        let outcome = answer.map_or(Ok(Value::Done), |offer| take(&lock, offset, offer.pages));
+        drop(lock);
+        completion.settle(outcome);
+    }
 }
 
 /// One that a neighbour wants: it waits until nobody is inside the region.
@@ -117,15 +136,19 @@ impl Swaps {
         !self.wanted.is_empty()
     }
 
-    /// This neighbour is none any more: what it wanted is not done, and what was asked of it is not done here.
-    pub fn cut_off(&mut self, rank: Rank) {
+    /// This neighbour is none any more, and its line has ended: what it wanted is not done. What was asked of it is, as far as it has said which its
+    /// pages are: whoever lives and has said that takes ours, however late it goes on, and who has not can say it no more (MEM-20.5).
+    pub fn cut_off(&mut self, rank: Rank, neighbour: &mut Neighbour) {
+        /// The line of one that keeps to what is agreed is empty long before.
+        const LOOKS: usize = 64;
         self.wanted.retain(|wanted| wanted.rank != rank);
-        self.asked.retain(|asked| {
-            if asked.rank == rank {
-                asked.completion.settle(Ok(Value::Done));
-            }
-            asked.rank != rank
-        });
+        // A dead one takes nothing any more: everything here stays.
+        let lives = !neighbour.pair.line.process_has_ended();
+        let _ = lives && (0..LOOKS).all(|_| super::neighbours::hear(neighbour));
+        for asked in self.asked.extract_if(.., |asked| asked.rank == rank) {
+            let answer = asked.fitting(heard(neighbour, true, asked.number).filter(|_| lives));
+            asked.settle(answer);
+        }
     }
 }
 
@@ -171,21 +194,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         while let Some((number, done)) = neighbour.next_swapped() {
             let asked = &mut neighbours.swaps.asked;
             let Some(at) = asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number)) else { continue };
-            let Asked { lock, offset, len, completion, .. } = asked.swap_remove(at);
+            let asked = asked.swap_remove(at);
             // Also of what came to nothing.
-            let offer = hear(neighbour, true, number);
-            let outcome = match offer.filter(|offer| done && offer.pages.len <= len) {
-                Some(offer) => take(&lock, offset, offer.pages),
-                None => {
-                    if done {
-                        // It has ours, and nothing has come for them: it cannot be believed any more.
-                        neighbour.has_ended();
-                    }
-                    Ok(Value::Done)
-                }
-            };
-            drop(lock);
-            completion.settle(outcome);
+            let answer = asked.fitting(hear(neighbour, true, number));
+            if done && answer.is_none() {
+                // It has ours, and nothing has come for them: it cannot be believed any more.
+                neighbour.has_ended();
+            }
+            asked.settle(answer.filter(|_| done));
             *news += 1;
         }
     }
@@ -214,12 +230,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.neighbours.swaps.wanted.push(wanted);
                 continue;
             }
-            let Wanted { rank, lock, offer } = wanted;
+            let Wanted { rank, mut lock, offer } = wanted;
             let number = offer.number;
             // Its registration may have ended meanwhile.
             let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
                 && !is_held(&mut self.neighbours.stragglers, &self.memory, lock.region())
-                && self.neighbour(rank).and_then(|neighbour| give(neighbour, &lock, offer)).is_some();
+                && self.neighbour(rank).and_then(|neighbour| give(neighbour, &mut lock, offer)).is_some();
             self.answer_swap(rank, number, done);
         }
     }
@@ -281,11 +297,20 @@ fn is_held(stragglers: &mut Vec<Straggler>, memory: &RegionTable, region: &Regio
 }
 
 /// Say what is behind our region, and put there what came; `None`: it is as it was.
-fn give(neighbour: &Neighbour, lock: &PagesLock, offer: Offer) -> Option<()> {
+fn give(neighbour: &mut Neighbour, lock: &mut PagesLock, offer: Offer) -> Option<()> {
     let ours = lock.pages(offer.offset)?.until(offer.pages.len);
+    // Who has heard which ours are may take them, whatever becomes of this: that theirs can be taken is known before (MEM-20.3).
+    if !lock.prepare(offer.offset, ours.len) {
+        return None;
+    }
     // First said, then given up (MEM-20.5).
     say(neighbour, ANSWER, [offer.number, 0, 0], &ours).ok()?;
-    lock.take(offer.offset, offer.pages.until(ours.len)).ok()
+    let taken = lock.take(offer.offset, offer.pages.until(ours.len));
+    if let Err(NotTaken::Torn(_)) = &taken {
+        // Nothing is to be copied to or from what is one thing here and another one there.
+        neighbour.has_ended();
+    }
+    taken.ok()
 }
 
 fn take(lock: &PagesLock, offset: u64, pages: FilePages) -> Result<Value, Failure> {

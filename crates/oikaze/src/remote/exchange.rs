@@ -37,7 +37,9 @@ impl RemoteRegion {
     ///
     /// # Errors
     /// A misaligned offset, pages outside a region, ranges with bytes in common: nothing has changed. What the owner does not grant, or its end, is
-    /// noticed on the way: then each page of `here` has its own content or the other one, and no content is lost that was here.
+    /// noticed on the way: then each page of `here` has its own content or the other one, and no content is lost that was here, but what an owner that
+    /// stood still, and was given up while it lived, has had handed over to it. At `vm.max_map_count`, contents may be lost if other
+    /// threads make mappings at that moment: an error says so.
     /// Deregistering `here` meanwhile ends the exchange after the step that is under way.
     pub fn exchange(&self, offset: u64, here: &LocalRegion, here_offset: u64, pages: u64) -> Result<Placed> {
         let len = check(Pages { region: here, offset: here_offset }, pages)?;

@@ -5,7 +5,7 @@ use super::super::neighbour::tests::Two;
 use super::super::tests::Node;
 use super::*;
 use oikaze_os::memory::{Registered, huge_page};
-use oikaze_protocol::wind::{Body, Segment};
+use oikaze_protocol::wind::{Body, Death, Segment};
 use std::time::Duration;
 
 const UNITS: u64 = 3;
@@ -120,6 +120,47 @@ fn whoever_ends_in_between_the_other_one_has_one_content() {
     }
 }
 
+/// MEM-20.5: an owner that is given up while it lives, stopped anywhere between the question and its *swapped*, goes on some time: whatever it had
+/// done, no page is behind both regions then.
+#[test]
+fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
+    // What it has done by then: nothing; it has said which its pages are; it has taken the others, too.
+    for done in 0..3 {
+        let Some((mut two, here, there)) = two() else { return };
+        let asked = two.a.ask(here.swap_with(&there, 1));
+        two.a.turn(two.now);
+        two.b.engine.hear_neighbours(two.now);
+        let mut lock = there.region.lock_pages().unwrap();
+        let owner = two.b.engine.neighbour(0).unwrap();
+        let number = owner.next_swap().unwrap();
+        let offer = hear(owner, false, number).unwrap();
+        let pages = offer.pages.clone();
+        if done > 0 {
+            // That it sleeps in between, and is woken more than once, is said in the same place.
+            (0..100).for_each(|_| owner.pair.line.wake());
+            say(owner, ANSWER, [number, 0, 0], &lock.pages(0).unwrap().until(pages.len)).unwrap();
+        }
+        if done > 1 {
+            lock.take(0, pages.clone()).unwrap();
+        }
+        two.a.engine.detach_neighbour(1, Death::Silent);
+        match done {
+            0 => assert!(give(owner, &mut lock, offer).is_none(), "what cannot be said is not taken"),
+            1 => lock.take(0, pages).unwrap(),
+            _ => {}
+        }
+        let (expected, words) = match done {
+            0 => (Value::Done, (ONES, TWOS)),
+            _ => (Value::Swapped(UNITS * here.unit), (TWOS, ONES)),
+        };
+        assert_eq!((asked.outcome().unwrap(), (here.words(), there.words())), (Ok(expected), words), "{done}");
+        here.write(7);
+        there.write(8);
+        assert_eq!((here.words(), there.words()), ([7; UNITS as usize], [8; UNITS as usize]), "{done}");
+        assert!(!here.region.pages_are_locked());
+    }
+}
+
 /// MEM-20.2, MEM-20.3: what may not be, or not now, is said to be done without a page; the copy that follows finds out why.
 #[test]
 fn what_cannot_be_exchanged_is_told() {
@@ -206,26 +247,41 @@ fn nonsense_in_the_socket_ends_the_pair() {
     said(OFFER_LEN + 1, ANSWER, true, 4096);
 }
 
-/// MEM-20.3: a region that cannot take one piece more says so before the other one has given anything.
+/// MEM-20.3: a region that cannot take one piece more is not asked with, and is not given from: that is known before anything is said of it.
 #[test]
-fn who_cannot_take_does_not_ask() {
-    const PLACES: usize = 300;
+fn who_cannot_take_neither_asks_nor_answers() {
     let Some((mut two, here, there)) = two() else { return };
-    let unit = here.unit;
-    let region = Region::shared(PLACES * unit as usize).unwrap();
-    let registered = two.a.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
-    let pieces = Place { region, registered, unit };
-    // Every second unit is one of elsewhere.
-    let (lock, from) = (pieces.region.lock_pages().unwrap(), here.region.lock_pages().unwrap().pages(0).unwrap().until(unit));
-    let places = (1..PLACES as u64 - 1).step_by(2).map(|at| at * unit);
-    let Some(free) = places.clone().find(|&at| lock.take(at, from.clone()).is_err()) else { panic!("there is no bound") };
-    drop(lock);
-    pieces.region.store_u64(free, 7).unwrap();
+    let (pieces, free) = in_pieces(&mut two.a, &here);
     let Request::Swap(swap) = pieces.swap_with(&there, 1) else { panic!() };
-    let asked = two.a.ask(Request::Swap(Box::new(Swap { own_offset: free, len: unit, ..*swap })));
+    let asked = two.a.ask(Request::Swap(Box::new(Swap { own_offset: free, len: here.unit, ..*swap })));
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((pieces.region.load_u64(free), there.words()), (Ok(7), TWOS));
     assert!(!pieces.region.pages_are_locked());
+    let (pieces, free) = in_pieces(&mut two.b, &there);
+    let Request::Swap(swap) = here.swap_with(&pieces, 1) else { panic!() };
+    let asked = two.a.ask(Request::Swap(Box::new(Swap { offset: free, len: here.unit, ..*swap })));
+    two.a.turn(two.now);
+    two.b.turn(two.now);
+    let asker = two.a.engine.neighbour(1).unwrap();
+    assert!(super::super::neighbours::hear(asker) && asker.offers.is_empty(), "nothing was said");
+    assert_eq!(two.outcome(&asked), Ok(Value::Done));
+    assert_eq!((pieces.region.load_u64(free), here.words()), (Ok(7), ONES));
+    assert!(!pieces.region.pages_are_locked());
+}
+
+/// A region of as many pieces as there may be, every second unit being one of elsewhere; and the offset of a unit that cannot be another one, which
+/// begins with 7.
+fn in_pieces(node: &mut Node, elsewhere: &Place) -> (Place, u64) {
+    const PLACES: usize = 300;
+    let unit = elsewhere.unit;
+    let region = Region::shared(PLACES * unit as usize).unwrap();
+    let registered = node.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+    let (lock, from) = (region.lock_pages().unwrap(), elsewhere.region.lock_pages().unwrap().pages(0).unwrap().until(unit));
+    let mut places = (1..PLACES as u64 - 1).step_by(2).map(|at| at * unit);
+    let Some(free) = places.find(|&at| lock.take(at, from.clone()).is_err()) else { panic!("there is no bound") };
+    drop(lock);
+    region.store_u64(free, 7).unwrap();
+    (Place { region, registered, unit }, free)
 }
 
 /// MEM-20.5: what is being deregistered changes no more.
