@@ -7,9 +7,9 @@ use oikaze::{Class, Error, Job, LocalRegion, Region, Rights};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Set in a process that is a node of the job.
+/// Set in a process that is a node of the job: how its memory is had back.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 /// Long enough to be found in the middle of a put.
 const LEN: usize = 64 << 20;
@@ -18,13 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Not a test by itself: a node of the job that the other one starts.
 #[test]
 fn plays_its_role() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
-    }
+    let Ok(way) = std::env::var(ROLE) else { return };
     let mut job = oikaze::join().unwrap();
     job.set_time_limit(Some(PATIENCE));
     match job.rank() {
-        0 => gives_memory_and_has_it_back(&job),
+        0 => gives_memory_and_has_it_back(&job, &way),
         _ => puts_and_is_stopped(&job),
     }
     // The other one is lost: there is nobody to leave together with.
@@ -43,14 +41,31 @@ fn puts_and_is_stopped(job: &Job) {
     assert_eq!(outcome.as_ref().and_then(Error::lost_peer), Some(0), "{outcome:?}");
 }
 
-fn gives_memory_and_has_it_back(job: &Job) {
-    let memory = job.publish("memory", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+/// The memory is registered once, and deregistered.
+const ONCE: &str = "once";
+/// It is registered twice. The registration that the other one puts through is dropped before the other one is given up, or afterwards.
+const DROPPED_BEFORE: &str = "dropped before";
+const DROPPED_AFTERWARDS: &str = "dropped afterwards";
+
+fn gives_memory_and_has_it_back(job: &Job, way: &str) {
+    let region = Region::shared(LEN).unwrap();
+    let memory = job.publish("memory", region.clone(), Rights::ALL).unwrap();
     let at = memory.view_ptr();
     let other = job.receive(Some(1), Some(PATIENCE)).unwrap().tag;
     let stopped = Stopped::in_the_middle_of_a_put(Pid::from_raw(other as i32).unwrap(), &memory);
-    // Nothing is heard of it any more.
-    let lost = job.receive(Some(1), Some(PATIENCE)).unwrap_err();
-    assert_eq!(lost.lost_peer(), Some(1), "{lost}");
+    let memory = if way == ONCE {
+        memory
+    } else {
+        let another = job.register(region).unwrap();
+        if way == DROPPED_AFTERWARDS {
+            is_given_up(job);
+        }
+        drop(memory);
+        another
+    };
+    if way != DROPPED_BEFORE {
+        is_given_up(job);
+    }
     let kept = memory.deregister().unwrap();
     assert_eq!(kept.view_ptr(), at);
     let before = bytes(&kept);
@@ -66,6 +81,12 @@ fn gives_memory_and_has_it_back(job: &Job) {
     assert!(bytes(&copy).iter().all(|byte| *byte == 7));
 }
 
+/// Nothing is heard of the other one any more.
+fn is_given_up(job: &Job) {
+    let lost = job.receive(Some(1), Some(PATIENCE)).unwrap_err();
+    assert_eq!(lost.lost_peer(), Some(1), "{lost}");
+}
+
 fn bytes(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0; region.len()];
     region.read(0, &mut bytes).unwrap();
@@ -78,20 +99,24 @@ fn is_half_done(memory: &Region) -> bool {
     words.iter().any(|word| *word != words[0])
 }
 
+fn until(give_up: Instant, otherwise: &str, mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        assert!(Instant::now() < give_up, "{otherwise}");
+        std::thread::yield_now();
+    }
+}
+
 /// A process that was stopped. It is not left so.
 struct Stopped(Pid);
 
 impl Stopped {
     fn in_the_middle_of_a_put(process: Pid, memory: &LocalRegion) -> Self {
+        let give_up = Instant::now() + PATIENCE;
         loop {
-            while !is_half_done(memory) {
-                std::hint::spin_loop();
-            }
+            until(give_up, "no put is half done", || is_half_done(memory));
             kill_process(process, Signal::STOP).unwrap();
             let stopped = Self(process);
-            while stopped.state() != Some('T') {
-                std::thread::yield_now();
-            }
+            until(give_up, "it does not stop", || stopped.state() == Some('T'));
             if is_half_done(memory) {
                 return stopped;
             }
@@ -106,9 +131,7 @@ impl Stopped {
 
     fn goes_on_to_its_end(self) {
         kill_process(self.0, Signal::CONT).unwrap();
-        while !matches!(self.state(), None | Some('Z')) {
-            std::thread::yield_now();
-        }
+        until(Instant::now() + PATIENCE, "it does not end", || matches!(self.state(), None | Some('Z')));
     }
 }
 
@@ -118,8 +141,25 @@ impl Drop for Stopped {
     }
 }
 
+/// MEM-18.6.
 #[test]
 fn who_was_stopped_in_a_put_writes_nothing_after_deregister_has_returned() {
+    run(ONCE);
+}
+
+/// MEM-18.6: memory is the same under whatever number it is reached.
+#[test]
+fn nor_if_what_it_puts_through_was_dropped_and_another_registration_is_ended() {
+    run(DROPPED_AFTERWARDS);
+}
+
+/// MEM-18.6.
+#[test]
+fn nor_if_that_was_dropped_before_it_was_given_up() {
+    run(DROPPED_BEFORE);
+}
+
+fn run(way: &str) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let secret = Secret::random().unwrap();
     let server = Server::start(listener, 2, secret.clone()).unwrap();
@@ -130,7 +170,7 @@ fn who_was_stopped_in_a_put_writes_nothing_after_deregister_has_returned() {
             let place = Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
             let settings = Settings { failure_time: Some(Duration::from_millis(500)), ..Settings::default() };
             let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "plays_its_role", "--nocapture"]).envs(to_variables(&place, &settings)).env(ROLE, "node");
+            command.args(["--exact", "plays_its_role", "--nocapture"]).envs(to_variables(&place, &settings)).env(ROLE, way);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         })
         .collect();

@@ -4,8 +4,8 @@ use super::neighbour::{Handed, Neighbour};
 use super::{Completion, Engine, Value};
 use oikaze_os::hazard::{make_fences, makes_fences};
 use oikaze_os::link::Link;
-use oikaze_os::memory::RegionTable;
-use oikaze_os::neighbour::{Gift, Mapped, Said, to_give};
+use oikaze_os::memory::{Region, RegionTable};
+use oikaze_os::neighbour::{Gift, Grants, Mapped, Said, to_give};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
@@ -93,10 +93,21 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// No neighbour is let into this region any more; those inside are for the caller to wait for (MEM-18.3).
     pub(super) fn take_back(&mut self, slot: u32) {
+        self.take_back_from_all(|grants| grants.take_back(slot));
+    }
+
+    /// The memory is not handed to neighbours any more, and those who have mapped it are let in no more; those inside are to be waited for
+    /// ([`Engine::is_reached`]).
+    pub fn keep_neighbours_out(&mut self, region: &Region) {
+        region.leave_file();
+        self.take_back_from_all(|grants| grants.take_back_all_of(region));
+    }
+
+    fn take_back_from_all(&mut self, take_back: impl Fn(&Grants) -> bool) {
         let mut given = false;
         for &rank in &self.neighbours.ranks {
             if let Some(neighbour) = self.peers.get(rank).and_then(|peer| peer.neighbour.as_ref()) {
-                given |= neighbour.pair.grants.take_back(slot);
+                given |= take_back(&neighbour.pair.grants);
             }
         }
         if given {
@@ -104,21 +115,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Is a neighbour in the middle of reaching this region?
+    /// Is a neighbour in the middle of reaching this memory that is let in no more, under whatever number, one that means nothing any more too?
     #[must_use]
-    pub fn is_reached(&self, slot: u32) -> bool {
-        let inside = |rank: &Rank| self.peer(*rank)?.neighbour.as_ref().map(|neighbour| neighbour.pair.grants.is_inside(slot));
+    pub fn is_reached(&self, region: &Region) -> bool {
+        let inside = |rank: &Rank| self.peer(*rank)?.neighbour.as_ref().map(|neighbour| neighbour.pair.grants.is_inside(region));
         self.neighbours.ranks.iter().any(|rank| inside(rank).unwrap_or(false))
     }
 
-    /// Is somebody in the middle of reaching this region whom nobody waits for: a neighbour that was given up while its process lives (MEM-18.6)?
-    /// From here on the number means another region, or none, to it.
-    pub fn leave_to_stragglers(&mut self, slot: u32) -> bool {
-        let stragglers = &mut self.neighbours.stragglers;
-        stragglers.retain_mut(|straggler| !straggler.is_gone());
-        let inside = stragglers.iter().any(|straggler| straggler.is_inside(slot));
-        stragglers.iter_mut().for_each(|straggler| straggler.forget(slot));
-        inside
+    /// Is somebody in the middle of reaching this memory whom nobody waits for (MEM-18.6)?
+    pub fn is_held(&mut self, region: &Region) -> bool {
+        self.neighbours.hold(region)
     }
 }
 
@@ -133,7 +139,7 @@ pub(super) fn hand_over(neighbour: &mut Neighbour, memory: &RegionTable) {
 fn give(neighbour: &mut Neighbour, memory: &RegionTable, key: u64) -> Option<()> {
     let (slot, region, rights) = memory.mappable(key)?;
     let file = to_give(region.file()?, rights).ok()?;
-    let index = neighbour.pair.grants.give(slot)?;
+    let index = neighbour.pair.grants.give(slot, region)?;
     let mut said = Vec::with_capacity(GIFT_LEN);
     said.extend_from_slice(GIFT);
     said.extend_from_slice(&key.to_le_bytes());

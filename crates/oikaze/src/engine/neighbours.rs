@@ -8,6 +8,7 @@ use super::upward::Upward;
 use super::{Engine, Failure};
 use oikaze_os::hazard::make_fences;
 use oikaze_os::link::Link;
+use oikaze_os::memory::Region;
 use oikaze_os::neighbour::{Line, Pair, Straggler, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
@@ -49,6 +50,17 @@ impl Neighbours {
         }
         self.link_looked = now;
         false
+    }
+
+    /// Is one that was given up in the middle of reaching this memory?
+    pub fn hold(&mut self, region: &Region) -> bool {
+        self.forget_stragglers();
+        self.stragglers.iter().any(|straggler| straggler.is_inside(region))
+    }
+
+    /// Of those that are inside nowhere any more nothing is kept.
+    fn forget_stragglers(&mut self) {
+        self.stragglers.retain_mut(|straggler| !straggler.is_gone());
     }
 }
 
@@ -115,7 +127,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 came += self.hear_neighbour(rank, now);
             }
         }
-        if at > 0 && (self.neighbours.dozed || now - self.neighbours.checked > NEIGHBOURS_CHECKED) {
+        let may_end = at > 0 || !self.neighbours.stragglers.is_empty();
+        if may_end && (self.neighbours.dozed || now - self.neighbours.checked > NEIGHBOURS_CHECKED) {
             came += self.check_neighbours(now);
         }
         came
@@ -186,6 +199,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn check_neighbours(&mut self, now: Time) -> usize {
         let Self { neighbours, peers, more, .. } = self;
         (neighbours.checked, neighbours.dozed) = (now, false);
+        neighbours.forget_stragglers();
         let Some(watch) = &neighbours.watch else { return 0 };
         watch.look(|called| {
             let Some(neighbour) = peers.get_mut(called.number).and_then(|peer| peer.neighbour.as_mut()) else { return };

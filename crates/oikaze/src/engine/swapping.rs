@@ -10,8 +10,8 @@ mod tests;
 use super::neighbour::Neighbour;
 use super::{Completion, Engine, Failure, Value};
 use oikaze_os::link::Link;
-use oikaze_os::memory::{FilePages, NotTaken, PagesLock, Region, RegionTable};
-use oikaze_os::neighbour::{Said, Straggler};
+use oikaze_os::memory::{FilePages, NotTaken, PagesLock, Region};
+use oikaze_os::neighbour::Said;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
@@ -165,12 +165,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn try_to_ask(&mut self, swap: Swap, completion: Arc<Completion>) -> Result<(), Arc<Completion>> {
         let Swap { at, key, offset, own, own_offset, len } = swap;
         let Self { peers, neighbours, memory, .. } = self;
-        let swaps = &mut neighbours.swaps;
         // Nothing begins with a region that is being deregistered.
         let Some(own) = memory.region(own).filter(|_| !memory.is_closed(own)) else { return Err(completion) };
-        if is_held(&mut neighbours.stragglers, memory, own) {
+        // Its pages stay until that is over (MEM-18.6).
+        if neighbours.hold(own) {
             return Err(completion);
         }
+        let swaps = &mut neighbours.swaps;
         let Some(neighbour) = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut()) else { return Err(completion) };
         let room = swaps.asked.iter().filter(|asked| asked.rank == at).count() < OFFERS;
         // What the other one has given must be taken: whether it can be is known before.
@@ -226,7 +227,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     fn exchange_wanted(&mut self) {
         for wanted in std::mem::take(&mut self.neighbours.swaps.wanted) {
-            if self.is_region_reached(wanted.lock.region()) {
+            if self.is_reached(wanted.lock.region()) {
                 self.neighbours.swaps.wanted.push(wanted);
                 continue;
             }
@@ -234,7 +235,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let number = offer.number;
             // Its registration may have ended meanwhile.
             let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
-                && !is_held(&mut self.neighbours.stragglers, &self.memory, lock.region())
+                && !self.is_held(lock.region())
                 && self.neighbour(rank).and_then(|neighbour| give(neighbour, &mut lock, offer)).is_some();
             self.answer_swap(rank, number, done);
         }
@@ -266,34 +267,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn neighbour(&mut self, rank: Rank) -> Option<&mut Neighbour> {
         self.peers.get_mut(rank)?.neighbour.as_deref_mut()
     }
-
-    /// The memory is not handed to neighbours any more, and those who have mapped it are let in no more; those inside are to be waited for
-    /// ([`Engine::is_region_reached`]).
-    pub fn keep_neighbours_out(&mut self, region: &Region) {
-        region.leave_file();
-        for slot in self.slots_given_of(region) {
-            self.take_back(slot);
-        }
-    }
-
-    /// Is a neighbour in the middle of reaching this memory, under whatever number?
-    #[must_use]
-    pub fn is_region_reached(&self, region: &Region) -> bool {
-        self.slots_given_of(region).into_iter().any(|slot| self.is_reached(slot))
-    }
-
-    fn slots_given_of(&self, region: &Region) -> Vec<u32> {
-        let neighbours = self.neighbours.ranks.iter().filter_map(|rank| self.peer(*rank)?.neighbour.as_ref());
-        let given = neighbours.flat_map(|neighbour| neighbour.pair.grants.slots());
-        given.filter(|slot| self.memory.region(*slot).is_some_and(|of| of.is_same(region))).collect()
-    }
-}
-
-/// Is a neighbour that was given up in the middle of reaching this memory? Its pages stay until that is over (MEM-18.6).
-fn is_held(stragglers: &mut Vec<Straggler>, memory: &RegionTable, region: &Region) -> bool {
-    stragglers.retain_mut(|straggler| !straggler.is_gone());
-    let mut slots = stragglers.iter().flat_map(Straggler::slots);
-    slots.any(|slot| memory.region(slot).is_some_and(|held| held.is_same(region)))
 }
 
 /// Say what is behind our region, and put there what came; `None`: it is as it was.

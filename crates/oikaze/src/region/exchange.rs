@@ -23,7 +23,7 @@ impl LocalRegion {
         let (node, region) = (&self.inner.node, &self.inner.region);
         node.with_engine(|engine| engine.keep_neighbours_out(region));
         // Nobody stays inside for longer than a copy takes.
-        let free = || !node.with_engine(|engine| engine.is_region_reached(region));
+        let free = || !node.with_engine(|engine| engine.is_reached(region));
         node.wait(None, || free().then_some(()));
     }
 

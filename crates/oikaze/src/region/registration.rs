@@ -147,18 +147,24 @@ impl LocalRegion {
         let inside = node.change_engine(|engine| {
             // Nothing of this node's own is written there meanwhile.
             self.cut_off(engine);
-            engine.leave_to_stragglers(registered.slot)
+            engine.is_held(region)
         });
         if !inside {
             return Ok(());
         }
         // The same memory may be registered under another number, too, and mapped by others.
         self.keep_neighbours_out();
-        if let Err(why) = region.leave_memory() {
+        // An exchange under another number takes no longer than its answer.
+        let lock = node.wait(None, || region.lock_pages());
+        let left = lock.map_or(Ok(()), |lock| lock.leave_memory());
+        // Without other memory, it can be had when the neighbour has left it meanwhile.
+        if let Err(why) = left
+            && node.with_engine(|engine| engine.is_held(region))
+        {
             node.change_engine(|engine| engine.remove_region(registered.slot));
             return Err(Error::invalid(
                 "having memory back that a neighbour is in the middle of writing, which was given up while its process lives",
-                format!("{why}; end that process before the memory is used again"),
+                format!("{why}; use the memory again when that process has gone on, or has ended"),
             ));
         }
         Ok(())
@@ -185,11 +191,11 @@ impl LocalRegion {
     /// Whoever reaches the memory without asking this node's engine for each access is waited for here: neighbours that have mapped it. They
     /// are let in no more (MEM-18.3); one that dies inside is none any more.
     fn wait_for_others(&self) {
-        let Inner { node, registered, .. } = &*self.inner;
+        let Inner { node, region, .. } = &*self.inner;
         // Nobody stays inside for longer than a copy takes.
-        let reached = || self.inner.direct.is_ending() || node.with_engine(|engine| engine.is_reached(registered.slot));
+        let reached = || self.inner.direct.is_ending() || node.with_engine(|engine| engine.is_reached(region));
         // Nor does an exchange of pages that a neighbour was asked for take longer than its answer, or its death.
-        let reached = || self.inner.region.pages_are_locked() || reached();
+        let reached = || region.pages_are_locked() || reached();
         node.wait(None, || (!reached()).then_some(()));
     }
 }

@@ -43,7 +43,7 @@ pub use gather::Gather;
 pub use huge::{PageSize, huge_page};
 #[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
-pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind};
+pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind, WeakRegion};
 pub use scatter::{Places, Scatter};
 pub use table::{Holder, RegionId, RegionTable, Registered};
 pub use words::LocalWord;

@@ -5,9 +5,11 @@ mod file_pages;
 mod grow;
 mod leave;
 mod staged;
+mod weak;
 
 pub use file_pages::{FilePages, NotTaken, PagesLock};
 pub use staged::Disk;
+pub use weak::WeakRegion;
 
 use super::borrowed::Gate;
 use super::huge::{self, PageSize};

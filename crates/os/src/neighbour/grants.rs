@@ -6,8 +6,8 @@ use super::marks::Marks;
 use super::memory::Memory;
 use crate::hazard::fences::{self, Reach};
 use crate::hazard::place;
-use crate::memory::Region;
 use crate::memory::mapping::Mapping;
+use crate::memory::{Region, WeakRegion};
 use core::ptr::NonNull;
 use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{AtomicOp, Rights};
@@ -20,17 +20,17 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 /// Longer memory is mapped where huge pages fit.
 const HUGE: usize = 2 << 20;
 
-/// What an owner has given, by line: the number of the region.
+/// What an owner has given, by line: the region, and the number that it had.
 #[derive(Debug)]
 pub struct Grants {
     marks: Marks,
-    given: [Option<u32>; GRANTS],
+    given: [Option<(u32, WeakRegion)>; GRANTS],
     any: bool,
 }
 
 impl Grants {
     pub(super) fn new(memory: Memory) -> Grants {
-        Grants { marks: Marks::new(memory), given: [None; GRANTS], any: false }
+        Grants { marks: Marks::new(memory), given: [const { None }; GRANTS], any: false }
     }
 
     /// Is anything given?
@@ -40,11 +40,11 @@ impl Grants {
     }
 
     /// A line for a region, if one is free: its number.
-    pub fn give(&mut self, slot: u32) -> Option<usize> {
+    pub fn give(&mut self, slot: u32, region: &Region) -> Option<usize> {
         let Grants { marks, given, any } = self;
         // One that was taken back is free when nobody can look at it any more.
         let (index, given) = given.iter_mut().enumerate().find(|(index, given)| given.is_none() || marks.is_dropped(*index))?;
-        *given = Some(slot);
+        *given = Some((slot, region.downgrade()));
         marks.begin(index);
         *any = true;
         Some(index)
@@ -60,34 +60,36 @@ impl Grants {
     /// The neighbour is let into this region no more, once [fences](crate::hazard::make_fences) are made. Had it been given the region?
     #[must_use]
     pub fn take_back(&self, slot: u32) -> bool {
-        self.lines_of(slot).inspect(|index| self.marks.end(*index)).count() > 0
+        self.end(self.all().1.filter(|(number, ..)| *number == slot))
+    }
+
+    /// As [`Grants::take_back`], whatever number the region was given under.
+    #[must_use]
+    pub fn take_back_all_of(&self, region: &Region) -> bool {
+        self.end(self.all().1.filter(|(.., given)| given.is(region)))
     }
 
     /// The neighbour is let into no region any more, once fences are made. Had it been given one?
     #[must_use]
     pub fn take_all_back(&self) -> bool {
-        let (marks, given) = self.all();
-        given.inspect(|(index, _)| marks.end(*index)).count() > 0
+        self.end(self.all().1)
     }
 
-    /// Is somebody inside?
+    fn end<'a>(&self, given: impl Iterator<Item = (u32, usize, &'a WeakRegion)>) -> bool {
+        given.inspect(|(_, index, _)| self.marks.end(*index)).count() > 0
+    }
+
+    /// Is somebody inside who is let in no more, whatever number the region was given under? (Others may come and go for ever.)
     #[must_use]
-    pub fn is_inside(&self, slot: u32) -> bool {
-        self.lines_of(slot).any(|index| self.marks.is_inside(index))
+    pub fn is_inside(&self, region: &Region) -> bool {
+        let (marks, mut given) = self.all();
+        given.any(|(_, index, given)| given.is(region) && marks.is_over(index) && marks.is_inside(index))
     }
 
-    /// The regions that are given.
-    pub fn slots(&self) -> impl Iterator<Item = u32> {
-        self.given.iter().copied().flatten()
-    }
-
-    /// The same with their lines, and the marks there.
-    pub(super) fn all(&self) -> (&Marks, impl Iterator<Item = (usize, u32)>) {
-        (&self.marks, self.given.iter().enumerate().filter_map(|(index, given)| Some((index, (*given)?))))
-    }
-
-    fn lines_of(&self, slot: u32) -> impl Iterator<Item = usize> {
-        self.given.iter().enumerate().filter(move |(_, given)| **given == Some(slot)).map(|(index, _)| index)
+    /// The regions that are given, with their numbers and lines, and the marks there.
+    pub(super) fn all(&self) -> (&Marks, impl Iterator<Item = (u32, usize, &WeakRegion)>) {
+        let given = self.given.iter().enumerate();
+        (&self.marks, given.filter_map(|(index, given)| given.as_ref().map(|(slot, region)| (*slot, index, region))))
     }
 }
 

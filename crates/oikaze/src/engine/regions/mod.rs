@@ -27,7 +27,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         let region = self.memory.remove(slot)?;
         self.take_back(slot);
-        self.leave_to_stragglers(slot);
         self.cut_off(slot);
         Some(region)
     }

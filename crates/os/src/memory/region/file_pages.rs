@@ -110,8 +110,10 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Backed {
     own: Arc<OwnedFd>,
-    /// What has taken the place of that ([`Region::leave_memory`]).
+    /// What has taken the place of that ([`PagesLock::leave_memory`]).
     renewed: OnceLock<Arc<OwnedFd>>,
+    /// Held by who adds to it, and by who changes what it takes its memory from.
+    growing: Mutex<()>,
     /// From the region's start to its end.
     runs: Mutex<Vec<Run>>,
     /// Its own file is not all there is behind it, or will not be in a moment.
@@ -129,6 +131,7 @@ impl Backed {
         Backed {
             own,
             renewed: OnceLock::new(),
+            growing: Mutex::new(()),
             runs: Mutex::new(runs),
             left: AtomicBool::new(false),
             locked: AtomicBool::new(false),
@@ -139,6 +142,11 @@ impl Backed {
     /// The file that it takes its memory from.
     pub fn own(&self) -> &OwnedFd {
         self.renewed.get().unwrap_or(&self.own)
+    }
+
+    /// Until this is dropped, it does not become longer, and takes its memory from the same file.
+    pub fn growing(&self) -> MutexGuard<'_, ()> {
+        self.growing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does it take its memory from another file than its first?

@@ -52,7 +52,8 @@ impl Region {
         if len > capacity || len < now {
             return Err(MemoryError::Capacity { asked: len, len: now, capacity });
         }
-        if let Backing::Shared { backed, .. } = &self.inner.backing {
+        let growing = self.backed().map(|backed| (backed, backed.growing()));
+        if let Some((backed, _)) = &growing {
             available::check(len - now)?;
             memfd::reserve(backed.own(), 0, whole_pages(len)?)?;
         }

@@ -2,36 +2,37 @@
 
 use super::super::mapping::{Mapping, whole_pages};
 use super::super::{MemoryError, available, huge, memfd};
-use super::file_pages::{FilePages, NotTaken};
-use super::{Backing, Region};
+use super::file_pages::{Backed, FilePages, NotTaken};
+use super::{Backing, PagesLock, Region};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-impl Region {
+impl PagesLock {
     /// Have other memory at the same addresses, with the same bytes: what is stored into the old one from then on, through another process's mapping,
-    /// is not seen here. Neighbours are not handed it any more. Nobody may store here meanwhile: it may be lost.
+    /// is not seen here. Neighbours are not handed it any more. Nobody may store here meanwhile: it may be lost. Who makes it grow waits.
     ///
     /// # Errors
-    /// Not enough memory or mappings, or its pages are changing place; it is as it was (unless [`NotTaken::Torn`]).
+    /// Not enough memory or mappings; it is as it was (unless [`NotTaken::Torn`]).
     pub fn leave_memory(&self) -> Result<(), MemoryError> {
-        let (Backing::Shared { alias, .. }, Some(backed)) = (&self.inner.backing, self.backed()) else { return Ok(()) };
-        if backed.is_renewed() {
-            // Nobody else has it mapped any more.
+        let region = self.region();
+        let (Backing::Shared { alias, .. }, Some(backed)) = (&region.inner.backing, region.backed()) else { return Ok(()) };
+        // What is added meanwhile is to be reserved in the file that counts then.
+        let _steady = backed.growing();
+        if region.has_left_memory() {
             return Ok(());
         }
-        self.leave_file();
+        region.leave_file();
         let refused = |why: Errno| MemoryError::system("replace shared memory", alias.len(), why);
-        let lock = self.lock_pages().ok_or_else(|| refused(Errno::BUSY))?;
-        let len = self.len();
+        let len = region.len();
         available::check(whole_pages(len)?)?;
         let file = memfd::sparse("oikaze-region", alias.len())?;
-        let fresh = match self.huge_pages() {
+        let fresh = match region.huge_pages() {
             Some(align) => Mapping::of_file_aligned(file.as_fd(), alias.len(), align)?,
             None => Mapping::of_file(file.as_fd(), alias.len())?,
         };
-        match self.huge_pages() {
-            Some(_) => huge::fill(&file, &fresh, self.page_size())?,
+        match region.huge_pages() {
+            Some(_) => huge::fill(&file, &fresh, region.page_size())?,
             // As much as it has grown to.
             None => memfd::reserve(&file, 0, whole_pages(len)?)?,
         }
@@ -40,7 +41,7 @@ impl Region {
         unsafe { core::ptr::copy_nonoverlapping(alias.base().as_ptr(), fresh.base().as_ptr(), len) };
         let file = Arc::new(file);
         let pages = FilePages { file: Arc::clone(&file), offset: 0, len: alias.len() as u64 };
-        lock.put_behind(0, pages).map_err(|not_taken| {
+        self.put_behind(0, pages).map_err(|not_taken| {
             let (NotTaken::Refused(why) | NotTaken::Torn(why)) = not_taken;
             refused(Errno::from_io_error(&why).unwrap_or(Errno::NOMEM))
         })?;
@@ -49,9 +50,19 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Has nobody else mapped its memory, because it [left](PagesLock::leave_memory) what others had?
+    #[must_use]
+    pub fn has_left_memory(&self) -> bool {
+        self.backed().is_some_and(Backed::is_renewed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::fstat;
+    use std::sync::Barrier;
 
     /// MEM-18.6: the bytes stay, at their addresses, through both mappings; what somebody stores into the old memory is not among them.
     #[test]
@@ -62,7 +73,7 @@ mod tests {
             let (at, last) = (region.view_ptr(), region.len() as u64 - 4);
             region.write(0, b"before").unwrap();
             region.write(last, b"last").unwrap();
-            region.leave_memory().unwrap();
+            region.lock_pages().unwrap().leave_memory().unwrap();
             // SAFETY: in a mapping of a file that is reached by raw pointers only.
             unsafe { other.base().write(b'X') };
             let read = |offset, len: usize| region.lend(offset, len as u64).unwrap().with_bytes(<[u8]>::to_vec);
@@ -74,8 +85,28 @@ mod tests {
             region.fill(0, region.len() as u64, 7).unwrap();
             assert!(read(0, region.len()).iter().all(|byte| *byte == 7) && region.file().is_none());
             // Once more is as good.
-            region.leave_memory().unwrap();
+            region.lock_pages().unwrap().leave_memory().unwrap();
             assert!(read(0, region.len()).iter().all(|byte| *byte == 7));
+        }
+    }
+
+    /// What it grows by while it leaves its memory is reserved: an access that finds none later could not be told of it but by a signal.
+    #[test]
+    fn what_is_added_meanwhile_is_reserved_in_the_new_memory() {
+        const STEP: usize = 64 << 10;
+        for _ in 0..100 {
+            let region = Region::shared_with_capacity(16 * STEP, 32 * STEP).unwrap();
+            let begin = Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    begin.wait();
+                    (17..=32).for_each(|steps| region.grow(steps * STEP).unwrap());
+                });
+                begin.wait();
+                region.lock_pages().unwrap().leave_memory().unwrap();
+            });
+            let reserved = fstat(region.backed().unwrap().own()).unwrap().st_blocks as usize * 512;
+            assert!(reserved >= region.len(), "{reserved} of {}", region.len());
         }
     }
 }
