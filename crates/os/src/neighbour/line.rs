@@ -64,8 +64,7 @@ impl Line {
         if theirs != mine {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, Stranger { mine, theirs }));
         }
-        // A process of another pid namespace has no number here: then the line's end has to do.
-        let process = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
+        let process = process_of(&socket, pid);
         Ok(Line { socket, process })
     }
 
@@ -171,6 +170,23 @@ fn peer_of(socket: &OwnedFd) -> io::Result<(i32, u32)> {
     if refused != 0 { Err(io::Error::last_os_error()) } else { Ok((who.pid, who.uid)) }
 }
 
+/// What tells of the end of the process at the other end, which has this number here. One of another pid namespace has none (0); of that the socket
+/// tells, from Linux 6.5 on. Before, the line's end has to do.
+fn process_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
+    let mut process: libc::c_int = -1;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the number has the room that `len` says, and any bytes are valid in it.
+    let refused = unsafe {
+        let to = (&raw mut process).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD, to, &raw mut len)
+    };
+    if refused == 0 && process >= 0 {
+        // SAFETY: a fresh descriptor that nobody else owns.
+        return Some(unsafe { OwnedFd::from_raw_fd(process) });
+    }
+    Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok())
+}
+
 /// Both ends of one line.
 pub(super) fn line_pair() -> io::Result<(Line, Line)> {
     let mut ends = [-1; 2];
@@ -188,6 +204,42 @@ pub(super) fn line_pair() -> io::Result<(Line, Line)> {
 mod tests {
     use super::*;
     use rustix::fs::{MemfdFlags, fstat, memfd_create};
+    use std::io::Read;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::Command;
+
+    /// Set in a process that calls there, and waits to be killed.
+    const CALL: &str = "OIKAZE_TEST_CALL";
+
+    /// Not a test by itself.
+    #[test]
+    fn calls_and_waits() {
+        if let Some(path) = std::env::var_os(CALL) {
+            let _ = UnixStream::connect(path).unwrap().read(&mut [0]);
+        }
+    }
+
+    /// MEM-18.6: what a neighbour of another pid namespace was in the middle of is over when it was killed.
+    #[test]
+    fn the_end_of_a_process_without_a_number_is_seen_after_the_line_has_ended() {
+        let place = std::env::temp_dir().join(format!("oikaze-line-{}", std::process::id()));
+        let doorway = UnixListener::bind(&place).unwrap();
+        let mut called = Command::new(std::env::current_exe().unwrap());
+        let mut caller = called.args(["--exact", "neighbour::line::tests::calls_and_waits"]).env(CALL, &place).spawn().unwrap();
+        let socket = OwnedFd::from(doorway.accept().unwrap().0);
+        std::fs::remove_file(&place).unwrap();
+        let Some(process) = process_of(&socket, 0) else {
+            // A kernel before 6.5 does not say.
+            caller.kill().and_then(|()| caller.wait()).unwrap();
+            return;
+        };
+        let line = Line { socket, process: Some(process) };
+        assert!(!line.process_has_ended());
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        line.end();
+        assert!(line.process_has_ended());
+    }
 
     #[test]
     fn what_is_said_is_heard_with_its_descriptor_and_an_end_is_an_end() {
