@@ -100,6 +100,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything come meanwhile?
     pub fn doze(&mut self) -> bool {
         let Self { neighbours, peers, .. } = self;
+        if neighbours.ranks.is_empty() {
+            // All have ended; their fences need not be made any more.
+            return neighbours.swaps.are_wanted();
+        }
         for rank in &neighbours.ranks {
             if let Some(neighbour) = peers.get_mut(*rank).and_then(|peer| peer.neighbour.as_mut()) {
                 neighbour.pair.inward.fall_asleep();

@@ -8,7 +8,7 @@ use oikaze_protocol::wind::Class;
 
 /// Looks at the rings between two idle turns, of all neighbours together: a turn looks at much else, and at the clock.
 const GLANCES: usize = 32;
-/// Looks for a message before a thread becomes the driver to wait for it: about a microsecond.
+/// Looks for a message, at the rings of all neighbours together, before a thread becomes the driver to wait for it: about a microsecond.
 const MOMENT: usize = 256;
 
 impl Node {
@@ -35,7 +35,10 @@ impl Node {
     /// as long as a small message and its answer.
     #[inline]
     pub fn take_soon(&self, from: Option<Rank>) -> Option<Arrived> {
-        self.take_within(if self.spins_on_words() { MOMENT } else { 1 }, from)
+        // From a node that shares no memory with this one nothing comes this way.
+        let shares = from.is_none_or(|from| self.passages.of(from).is_some());
+        let looks = if shares && self.spins_on_words() { MOMENT / self.passages.count().max(1) } else { 1 };
+        self.take_within(looks.max(1), from)
     }
 
     /// A message that is there.
@@ -74,7 +77,8 @@ impl Node {
     #[cold]
     fn take_by_a_turn(&self, from: Option<Rank>) -> Option<Arrived> {
         let now = self.now();
-        self.drive_meanwhile(now, || self.turn_for_news(now));
+        // A whole one: who does not wait may not come again soon.
+        self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
         self.take_mail(from)
     }
 

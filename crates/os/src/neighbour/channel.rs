@@ -194,7 +194,6 @@ impl Writer {
     /// What is left of the ring stays empty.
     fn skip(&mut self) {
         self.publish(self.tail, Heading::plain(Kind::Skip, RING - offset(self.tail) - HEADING));
-        self.turn_back = WARM;
     }
 
     /// First the place behind it says that nothing is there yet, then the heading says that the record is.
@@ -204,6 +203,9 @@ impl Writer {
         self.memory.store(place(next), 0, Ordering::Relaxed);
         self.memory.store(place(start), heading.encode(), Ordering::Release);
         self.tail = next;
+        if offset(next) == 0 {
+            self.turn_back = WARM;
+        }
     }
 
     /// See how far the reader has come. A position that cannot be is not believed; false then.
@@ -315,7 +317,10 @@ impl Glance {
             return true;
         }
         let settled = self.ours.load(SETTLED, Ordering::Acquire);
-        self.settled.store(settled, Ordering::Release);
+        // What cannot be is not kept: the engine finds it, too, and ends who wrote it.
+        if settled >= position && settled - position <= RING as u64 {
+            self.settled.store(settled, Ordering::Release);
+        }
         settled >= position
     }
 

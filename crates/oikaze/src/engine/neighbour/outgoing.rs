@@ -13,6 +13,9 @@ use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Rows, Token};
 use std::collections::VecDeque;
 
+/// Messages that went straight and are waited for as one.
+const TOGETHER: u32 = 1 << 16;
+
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     /// Messages posted, ever.
@@ -178,6 +181,7 @@ impl Outgoing {
     pub fn went_straight(&mut self, position: u64, epoch: u32) {
         if let Some(Unsettled { end, what: What::Straight { count, epoch: same } }) = self.unsettled.back_mut()
             && *same == epoch
+            && *count < TOGETHER
         {
             (*end, *count) = (position, *count + 1);
             return;
