@@ -26,6 +26,7 @@ extern crate std;
 pub mod block;
 pub mod coherence;
 pub mod counters;
+pub mod fnv;
 pub mod limits;
 pub mod neighbour;
 pub mod planted;

@@ -74,7 +74,7 @@ impl<T> Turnstile<T> {
         mut tell: impl FnMut(R, Time, bool),
     ) {
         loop {
-            if self.asked.load(Ordering::Relaxed) {
+            if self.is_wanted() {
                 // What they ask for is found by this turn.
                 self.asked.swap(false, Ordering::AcqRel);
             }

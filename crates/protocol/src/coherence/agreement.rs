@@ -4,6 +4,7 @@ use super::codec::{Reader, Writer};
 use super::failure::Doing;
 use super::{Declaration, Element, Homes, ReduceOp, Reduction, Values};
 use crate::Rank;
+use crate::fnv::fnv1a;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Refusal;
 use alloc::format;
@@ -42,14 +43,7 @@ impl Declared {
         let homes = match &declaration.homes {
             Homes::Block => (0, 0),
             Homes::Cyclic { pages } => (1, *pages),
-            // FNV-1a, 64 bits.
-            Homes::Explicit(ranks) => (
-                2,
-                ranks
-                    .iter()
-                    .flat_map(|rank| rank.to_le_bytes())
-                    .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)),
-            ),
+            Homes::Explicit(ranks) => (2, fnv1a(ranks.iter().flat_map(|rank| rank.to_le_bytes()))),
         };
         let Declaration { name, bytes, element, .. } = declaration.clone();
         Declared { number, name, bytes, element, page: PAGE as u64, homes }

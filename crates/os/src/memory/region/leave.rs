@@ -27,15 +27,16 @@ impl PagesLock {
         let len = region.len();
         available::check(whole_pages(len)?)?;
         let file = memfd::sparse("oikaze-region", alias.len())?;
-        let fresh = match region.huge_pages() {
-            Some(align) => Mapping::of_file_aligned(file.as_fd(), alias.len(), align)?,
-            None => Mapping::of_file(file.as_fd(), alias.len())?,
-        };
-        match region.huge_pages() {
-            Some(_) => huge::fill(&file, &fresh, region.page_size())?,
+        let fresh = if let Some(align) = region.huge_pages() {
+            let fresh = Mapping::of_file_aligned(file.as_fd(), alias.len(), align)?;
+            huge::fill(&file, &fresh, region.page_size())?;
+            fresh
+        } else {
+            let fresh = Mapping::of_file(file.as_fd(), alias.len())?;
             // As much as it has grown to.
-            None => memfd::reserve(&file, 0, whole_pages(len)?)?,
-        }
+            memfd::reserve(&file, 0, whole_pages(len)?)?;
+            fresh
+        };
         // SAFETY: both mappings have `len` bytes and live until the end of this; the new one is nobody else's yet. Who stores into the old one
         // meanwhile spoils a copy of bytes.
         unsafe { core::ptr::copy_nonoverlapping(alias.base().as_ptr(), fresh.base().as_ptr(), len) };

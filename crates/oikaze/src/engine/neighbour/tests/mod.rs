@@ -7,6 +7,7 @@ use super::super::tests::{Node, Queue, Wire, step};
 use super::super::{Completion, Failure, Request, Value};
 use oikaze_os::memory::{Region, Registered};
 use oikaze_os::neighbour::{Pair, Part, Side, shared_memory};
+use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
     CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, REFUSALS_TOLD, RING_BYTES, STRAIGHT_A_TURN,
 };
@@ -355,18 +356,24 @@ fn all_that_a_neighbour_left_in_its_ring_is_read() {
     }
     assert!(!b.engine.is_neighbour(0), "all is posted, and it has left");
     drop(b);
-    let mut death = None;
-    let mut seen = 0;
-    while death.is_none() {
-        now += std::time::Duration::from_millis(2);
-        a.turn(now);
-        while let Some(arrived) = a.engine.take_arrived() {
-            assert_eq!(arrived.tag, seen);
-            seen += 1;
+    assert_eq!(read_to_the_end(&mut a, now, |_| ()), (count, (1, Death::Closed)));
+}
+
+/// What a node is sent by one that has ended, tagged from 0 on: how many, and who ended how. Before each turn something else happens.
+fn read_to_the_end(node: &mut Node, mut now: Time, mut before_turn: impl FnMut(&mut Node)) -> (u64, (Rank, Death)) {
+    let mut read = 0;
+    loop {
+        now += Duration::from_millis(2);
+        before_turn(node);
+        node.turn(now);
+        while let Some(arrived) = node.engine.take_arrived() {
+            assert_eq!(arrived.tag, read);
+            read += 1;
         }
-        death = a.engine.take_death();
+        if let Some(death) = node.engine.take_death() {
+            return (read, death);
+        }
     }
-    assert_eq!((seen, death), (count, Some((1, Death::Closed))));
 }
 
 /// MEM-16.5: a node that sleeps is woken by what is put in, and by what is settled.

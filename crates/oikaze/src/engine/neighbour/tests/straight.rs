@@ -141,7 +141,7 @@ fn what_went_straight_to_one_that_ends_is_told_apart() {
 /// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes straight meanwhile.
 #[test]
 fn what_a_dead_one_left_is_read_while_others_go_straight() {
-    let Two { mut a, mut b, mut now } = Two::new();
+    let Two { mut a, mut b, now } = Two::new();
     let mut left = 0;
     while b.engine.send_straight(0, Class::Ordered, left, &[]).is_some() {
         left += 1;
@@ -150,19 +150,7 @@ fn what_a_dead_one_left_is_read_while_others_go_straight() {
     // The last step stays free.
     assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
     drop(b);
-    let mut read = 0;
-    let mut death = None;
-    while death.is_none() {
-        now += std::time::Duration::from_millis(2);
-        a.engine.straight = 1;
-        a.turn(now);
-        for arrived in std::iter::from_fn(|| a.engine.take_arrived()) {
-            assert_eq!(arrived.tag, read);
-            read += 1;
-        }
-        death = a.engine.take_death();
-    }
-    assert_eq!((read, death), (left, Some((1, Death::Ended))));
+    assert_eq!(read_to_the_end(&mut a, now, |a| a.engine.straight = 1), (left, (1, Death::Ended)));
 }
 
 /// What lies in the ring of one that is over nobody looks for any more.

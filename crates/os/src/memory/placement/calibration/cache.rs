@@ -3,6 +3,7 @@
 
 use super::super::span::page_size;
 use super::{Calibration, Crossovers};
+use oikaze_protocol::fnv::fnv1a;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -89,12 +90,7 @@ fn text(found: &Calibration, machine: &str) -> String {
         format!("{name} {}\n", words.join(" "))
     };
     let text = format!("{FORM}\n{machine}\n{}{}", line("alone", &found.alone), line("beside", &found.beside));
-    format!("{text}{:016x}\n", sum(&text))
-}
-
-/// FNV-1a, 64 bits: against accidents.
-fn sum(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    format!("{text}{:016x}\n", fnv1a(text.bytes()))
 }
 
 fn parse(text: &str, machine: &str) -> Result<Option<Calibration>, Doubt> {
@@ -116,7 +112,7 @@ fn calibration(text: &str, rest: &str) -> Option<Calibration> {
     let found = Calibration { alone: crossovers(lines.next()?, "alone")?, beside: crossovers(lines.next()?, "beside")? };
     let last = lines.next().filter(|_| lines.next().is_none())?;
     let summed = text.strip_suffix('\n')?.strip_suffix(last)?;
-    (last == format!("{:016x}", sum(summed))).then_some(found)
+    (last == format!("{:016x}", fnv1a(summed.bytes()))).then_some(found)
 }
 
 fn crossovers(line: &str, name: &str) -> Option<Crossovers> {
