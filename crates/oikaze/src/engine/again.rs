@@ -10,7 +10,6 @@ use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Message, Refusal, Token};
 use std::collections::HashMap;
-use std::time::Duration;
 
 /// A message that waits.
 struct Waiting {
@@ -19,18 +18,34 @@ struct Waiting {
     message: Message,
 }
 
-/// How often something was tried, and since when.
-#[derive(Clone, Copy)]
-struct Tried {
+/// With what is tried until pages are there: how often, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
     since: Time,
     times: u32,
+}
+
+impl Patience {
+    pub fn new(now: Time) -> Patience {
+        Patience { since: now, times: 0 }
+    }
+
+    /// It was in vain once more: when to try again, if at all.
+    pub fn next(&mut self, now: Time) -> Option<Time> {
+        if now - self.since > PRESENT_TIME {
+            return None;
+        }
+        let pause = PRESENT_PAUSE_MIN.saturating_mul(1 << self.times.min(16)).min(PRESENT_PAUSE_MAX);
+        self.times += 1;
+        Some(now + pause)
+    }
 }
 
 /// All of them. Empty in nodes whose peers have no files for memory.
 #[derive(Default)]
 pub(super) struct Again {
     waiting: Vec<Waiting>,
-    tried: HashMap<Token, Tried>,
+    tried: HashMap<Token, Patience>,
 }
 
 impl Again {
@@ -57,10 +72,6 @@ impl Again {
             self.waiting.retain(|waiting| !forgotten(waiting.message.token));
         }
     }
-
-    fn pause(times: u32) -> Duration {
-        PRESENT_PAUSE_MIN.saturating_mul(1 << times.min(16)).min(PRESENT_PAUSE_MAX)
-    }
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
@@ -70,13 +81,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if Owner::of(token) != Owner::Operation || !Rma::may_repeat(&message.head) {
             return self.refused(token, Refusal::NotPresent);
         }
-        let tried = self.again.tried.entry(token).or_insert(Tried { since: self.now, times: 0 });
-        if self.now - tried.since > PRESENT_TIME {
+        let now = self.now;
+        let Some(due) = self.again.tried.entry(token).or_insert_with(|| Patience::new(now)).next(now) else {
             self.again.forget(token);
             return self.refused(token, Refusal::NotPresent);
-        }
-        let due = self.now + Again::pause(tried.times);
-        tried.times += 1;
+        };
         self.again.waiting.push(Waiting { due, to, message });
     }
 

@@ -127,6 +127,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
             let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
+            neighbour.wake_up(now);
             if neighbour.has_news() {
                 came += self.hear_neighbour(rank, now);
             }
@@ -145,14 +146,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut damaged = false;
         if neighbour.has_records() {
             let mut upper = Upward { rma, coherence, memory, pages, bodies };
-            // Of what has gone into a ring, the sender keeps nothing that it could send again (MEM-1.11).
-            upper.memory.wait_for_pages(true);
             // The looks at what a dead one left are numbered (MEM-16.7): each is a whole one.
             let lately = self.went_straight.is_some_and(|then| now - then < STRAIGHT_LATELY);
             let between = lately && !neighbour.is_ending();
             let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
-            let taken = neighbour.take(rank, most, &mut upper);
-            upper.memory.wait_for_pages(false);
+            let taken = neighbour.take(rank, most, &mut upper, now);
             match taken {
                 Ok(taken) => came += taken,
                 Err(_) => damaged = true,
@@ -266,6 +264,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.neighbours.ranks.retain(|known| *known != rank);
         self.choose_link_pace();
         neighbour.into_unsettled().collect()
+    }
+
+    /// When a record that waits for absent pages is to be looked at again.
+    pub(super) fn next_of_neighbours(&self) -> Option<Time> {
+        let next = |rank: &Rank| self.peer(*rank)?.neighbour.as_ref()?.next_timeout();
+        self.neighbours.ranks.iter().filter_map(next).min()
     }
 
     /// Put in what waited for room, and wake those who sleep and have something to see. Can more be answered now?

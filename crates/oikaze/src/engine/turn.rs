@@ -149,10 +149,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.unfinished {
             return Some(self.now);
         }
-        match (self.peers.next_timeout(), self.again.next()) {
-            (Some(peers), Some(again)) => Some(peers.min(again)),
-            (peers, again) => peers.or(again),
-        }
+        [self.peers.next_timeout(), self.again.next(), self.next_of_neighbours()].into_iter().flatten().min()
     }
 
     /// Has every peer that lives acknowledged all that was sent to it?

@@ -37,6 +37,10 @@ impl<P: Pages> Upper for Upward<'_, P> {
         self.rma.place(from, number, offset, bytes, self.memory);
     }
 
+    fn wait_for_pages(&mut self, waits: bool) {
+        self.memory.wait_for_pages(waits);
+    }
+
     fn deliver(&mut self, from: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal> {
         match rma::kind(head) {
             Kind::Coherence => match body {

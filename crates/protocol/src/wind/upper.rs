@@ -122,6 +122,11 @@ pub trait Upper {
     /// Bytes of a message admitted with [`Admission::Place`], each exactly once, already verified.
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);
 
+    /// From now on, whether what meets absent pages waits for them: what has begun and could be had only once does.
+    fn wait_for_pages(&mut self, waits: bool) {
+        let _ = waits;
+    }
+
     /// A message is whole and its turn has come. Called exactly once a message that was not refused before.
     ///
     /// # Errors

@@ -31,6 +31,11 @@ pub(super) struct Incoming {
     charged: u64,
     returned: u64,
     goodbye: bool,
+    /// The oldest record stays where it is, because its pages are absent.
+    pub blocked: bool,
+    /// It has stayed for long enough, and is refused; as is all that a dead writer left.
+    pub patience_over: bool,
+    pub writer_is_dead: bool,
     /// Keys of regions that the neighbour wants to map.
     pub asked: VecDeque<u64>,
     /// What it says to what was asked of it.
@@ -100,10 +105,18 @@ impl Incoming {
         let (mut count, mut bytes, mut delivery) = (0, 0, Delivery::default());
         while count < most && bytes < RECORD_BYTES_A_LOOK {
             let Some(heading) = reader.peek()? else { break };
+            let before = delivery;
             let outcome = match heading.kind {
                 Kind::Whole => self.whole(from, heading, reader, upper, &mut delivery)?,
                 _ => self.other(from, heading, reader, upper, &mut delivery)?,
             };
+            // A message of several records that was let begin ends, well or not.
+            if outcome == Err(Refusal::NotPresent) && heading.kind != Kind::Piece && self.may_stay() {
+                self.blocked = true;
+                delivery = before;
+                break;
+            }
+            self.patience_over = false;
             let start = reader.position();
             let end = reader.pass(heading);
             if let Err(refusal) = outcome {
@@ -199,8 +212,14 @@ impl Incoming {
         delivery: &mut Delivery,
     ) -> Result<Result<(), Refusal>, Damaged> {
         match heading.kind {
-            Kind::Begin => self.begin(from, heading, reader, upper)?,
-            Kind::Piece => return self.piece(from, heading.len, reader, upper, delivery),
+            Kind::Begin => return self.begin(from, heading, reader, upper),
+            Kind::Piece => {
+                // Its pages were there when it began (MEM-1.13).
+                upper.wait_for_pages(true);
+                let outcome = self.piece(from, heading.len, reader, upper, delivery);
+                upper.wait_for_pages(false);
+                return outcome;
+            }
             Kind::Withdrawn => {
                 let arriving = self.arriving.take().ok_or(Damaged)?;
                 self.charged -= arriving.charge;
@@ -218,7 +237,18 @@ impl Incoming {
         Ok(Ok(()))
     }
 
-    fn begin(&mut self, from: Rank, heading: Heading, reader: &Reader, upper: &mut impl Upper) -> Result<(), Damaged> {
+    /// May a record whose pages are absent be left where it is, to be looked at again?
+    fn may_stay(&self) -> bool {
+        !self.patience_over && !self.writer_is_dead
+    }
+
+    fn begin(
+        &mut self,
+        from: Rank,
+        heading: Heading,
+        reader: &Reader,
+        upper: &mut impl Upper,
+    ) -> Result<Result<(), Refusal>, Damaged> {
         let len = word(reader);
         if self.arriving.is_some() || len <= RECORD_BODY as u64 || len > BODY_MAX {
             return Err(Damaged);
@@ -239,10 +269,11 @@ impl Incoming {
                 }
                 Way::Assemble(upper.buffer(reserved))
             }
+            Admission::Refuse(Refusal::NotPresent) if self.may_stay() => return Ok(Err(Refusal::NotPresent)),
             Admission::Refuse(refusal) => Way::Refuse(refusal),
         };
         self.arriving = Some(Arriving { number, class: heading.class, head, len, at: 0, charge, way });
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn piece(

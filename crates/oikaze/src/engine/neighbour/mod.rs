@@ -11,6 +11,7 @@ pub(super) mod tests;
 
 pub use passage::{Passage, Passages};
 
+use super::again::Patience;
 use super::bodies::{Bodies, Body};
 use super::swapping::Offer;
 use super::{Completion, Failure};
@@ -21,6 +22,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
 use oikaze_protocol::limits::LAST_LOOKS;
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
+use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Message, PostError, Refusal, Token, Upper};
 use outgoing::Outgoing;
 use std::sync::Arc;
@@ -62,6 +64,9 @@ pub(super) struct Neighbour {
     incoming: Incoming,
     /// Something was put in or settled since the neighbour was last woken, if it sleeps.
     stirred: bool,
+    /// The oldest record of the ring waits for pages that are absent here, with what is behind it (MEM-1.13): since when, and until when it rests.
+    waits: Option<Patience>,
+    rests: Option<Time>,
     /// Its process has ended; so often what it left behind may be looked at.
     last_looks: Option<usize>,
     counters: RingCounters,
@@ -86,6 +91,8 @@ impl Neighbour {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             stirred: false,
+            waits: None,
+            rests: None,
             last_looks: None,
             counters: RingCounters::default(),
             handed: Vec::new(),
@@ -195,7 +202,7 @@ impl Neighbour {
 
     #[inline]
     pub fn has_records(&self) -> bool {
-        self.pair.inward.has_record() || self.incoming.has_untold()
+        (self.pair.inward.has_record() && self.rests.is_none()) || self.incoming.has_untold()
     }
 
     #[inline]
@@ -203,12 +210,32 @@ impl Neighbour {
         self.outgoing.has_settled(&mut self.pair.outward)
     }
 
-    /// Take in so many records at most; how many.
-    pub fn take(&mut self, from: Rank, most: usize, upper: &mut impl Upper) -> Result<usize, Damaged> {
+    /// When its oldest record is looked at again, if that rests.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.rests
+    }
+
+    /// Has it rested for long enough?
+    #[inline]
+    pub fn wake_up(&mut self, now: Time) {
+        if self.rests.is_some_and(|due| due <= now) {
+            self.rests = None;
+        }
+    }
+
+    /// Take in so many records at most; how many. One whose pages are absent stays, until they are there or that takes too long.
+    pub fn take(&mut self, from: Rank, most: usize, upper: &mut impl Upper, now: Time) -> Result<usize, Damaged> {
         let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, upper)?;
         self.stirred |= came > 0;
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;
+        if came > 0 {
+            self.waits = None;
+        }
+        if std::mem::take(&mut self.incoming.blocked) {
+            self.rests = self.waits.get_or_insert_with(|| Patience::new(now)).next(now);
+            self.incoming.patience_over = self.rests.is_none();
+        }
         Ok(came)
     }
 
@@ -288,6 +315,9 @@ impl Neighbour {
     /// Its process has ended.
     pub fn has_ended(&mut self) {
         self.last_looks.get_or_insert(LAST_LOOKS);
+        // Nobody waits for what it asked for.
+        self.incoming.writer_is_dead = true;
+        self.rests = None;
     }
 
     /// Has it ended, and is what it left behind still looked at?

@@ -1,5 +1,6 @@
 //! Two engines whose messages go through rings, turn by turn; the connection beside them is a wire in memory.
 
+mod absent;
 mod damaged;
 mod straight;
 
