@@ -31,6 +31,7 @@ mod region;
 mod residence;
 mod scatter;
 pub mod shared;
+mod swap;
 mod table;
 #[cfg(test)]
 mod tests;

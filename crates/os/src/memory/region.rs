@@ -335,7 +335,7 @@ impl Region {
 
     /// Address of a checked offset.
     #[inline]
-    fn at(&self, side: Side, offset: u64) -> NonNull<u8> {
+    pub(super) fn at(&self, side: Side, offset: u64) -> NonNull<u8> {
         let base = match side {
             Side::Program => self.inner.view,
             Side::Runtime => self.inner.alias,

@@ -1,8 +1,8 @@
 //! Regions whose bytes are a file's, and whose pages may be on the disk alone (MEM-1.10).
 
 use super::super::mapping::Mapping;
-use super::super::{AccessError, MemoryError, PageSize, residence};
-use super::{Backing, Region, Side};
+use super::super::{AccessError, MemoryError, PageSize, residence, swap};
+use super::{Backing, Region, RegionKind, Side};
 use rustix::fd::BorrowedFd;
 
 impl Region {
@@ -22,25 +22,39 @@ impl Region {
         Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _memory: memory, writable }))
     }
 
-    /// May pages of it be absent, so that whoever touches them waits for a disk?
+    /// May pages of it be absent, so that whoever touches them waits for a disk? Those of a file, what was lent, which may be one's, and any
+    /// where the machine swaps; but a shared array's.
     #[must_use]
     pub fn may_be_absent(&self) -> bool {
-        matches!(self.inner.backing, Backing::File { .. } | Backing::Staged { .. })
+        match self.inner.backing {
+            Backing::File { .. } | Backing::Staged { .. } => true,
+            Backing::Borrowed { .. } => swap::can_fetch(),
+            Backing::Private { .. } | Backing::Shared { .. } => swap::is_on(),
+            Backing::Alias { .. } => false,
+        }
     }
 
-    /// Are the pages of this range in memory? Of what is no file's, they are as good as that.
+    /// Are the pages of this range in memory? Those that were a moment ago are taken to be, unless they are a file's.
     #[must_use]
     pub fn is_present(&self, offset: u64, len: u64) -> bool {
-        if !self.may_be_absent() || self.check_bounds(offset, len).is_err() {
+        if len == 0 || !self.may_be_absent() || self.check_bounds(offset, len).is_err() {
             return true;
         }
-        match self.disk() {
-            Some(disk) => disk.is_present(offset, len),
-            None => residence::is_present(self.at(Side::Runtime, offset), len as usize),
+        let (at, len) = (self.at(Side::Runtime, offset), len as usize);
+        match &self.inner.backing {
+            Backing::Staged { disk, .. } => disk.is_present(offset, len as u64),
+            Backing::File { .. } => residence::is_present(at, len),
+            Backing::Private { .. } => swap::is_present(at, len, |pages| !swap::is_swapped(pages)),
+            Backing::Shared { alias, backed, .. } => swap::is_present(at, len, |pages| {
+                let start = alias.base().as_ptr().addr();
+                backed.file().is_some_and(|file| !swap::has_data(file, pages.start - start..pages.end - start))
+            }),
+            // Nobody knows what is behind it: what was never touched is fetched once.
+            Backing::Borrowed { .. } | Backing::Alias { .. } => swap::is_present(at, len, |_| false),
         }
     }
 
-    /// Have the pages of this range in memory. Waits for the disk; nothing happens to what is no file's.
+    /// Have the pages of this range in memory. Waits for the disk, if they may be there.
     ///
     /// # Errors
     /// Out of bounds; [`AccessError::Lost`]: they cannot be had.
@@ -51,6 +65,9 @@ impl Region {
         }
         if let Some(disk) = self.disk() {
             disk.bring_all(offset, len);
+            return Ok(());
+        }
+        if self.kind() != RegionKind::File && self.is_present(offset, len) {
             return Ok(());
         }
         residence::populate(self.at(Side::Runtime, offset), len as usize, self.writable())
