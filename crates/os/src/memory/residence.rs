@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages that are asked for at a time, so that the answer has a place on the stack.
 const PAGES_A_CALL: usize = 256;
@@ -55,24 +55,45 @@ struct Wanted {
     lost: Arc<Lost>,
 }
 
-/// Ranges of one registration that could not be fetched, until somebody has been told.
+/// Ranges of one registration that are being fetched, and those that could not be, until somebody has been told.
 #[derive(Debug, Default)]
-pub(super) struct Lost(Mutex<Vec<Range<u64>>>);
+pub(super) struct Lost(Mutex<Ranges>);
+
+#[derive(Debug, Default)]
+struct Ranges {
+    fetching: Vec<Range<u64>>,
+    lost: Vec<Range<u64>>,
+}
 
 impl Lost {
     /// Could any of this not be fetched? Who asks tells others, and the next who wants it tries again.
     pub fn take(&self, range: &Range<u64>) -> bool {
-        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = &mut self.ranges().lost;
         let before = lost.len();
         lost.retain(|one| one.end <= range.start || range.end <= one.start);
         lost.len() < before
     }
 
-    fn add(&self, range: Range<u64>) {
-        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !lost.contains(&range) {
-            lost.push(range);
+    /// Somebody wants these bytes; are they not being fetched already?
+    fn begin(&self, range: &Range<u64>) -> bool {
+        let fetching = &mut self.ranges().fetching;
+        let new = !fetching.contains(range);
+        if new {
+            fetching.push(range.clone());
         }
+        new
+    }
+
+    fn end(&self, range: Range<u64>, fetched: bool) {
+        let mut ranges = self.ranges();
+        ranges.fetching.retain(|one| *one != range);
+        if !fetched && !ranges.lost.contains(&range) {
+            ranges.lost.push(range);
+        }
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, Ranges> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,6 +109,9 @@ impl Fetcher {
         if let Some(disk) = region.disk() {
             return disk.want(&range);
         }
+        if !lost.begin(&range) {
+            return;
+        }
         let mut sender = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             let (send, receive) = channel();
@@ -95,18 +119,21 @@ impl Fetcher {
                 *sender = Some(send);
             }
         }
-        if let Some(sender) = &*sender {
-            // It ends only when the sender is dropped.
-            let _ = sender.send(Wanted { region: region.clone(), range, lost: Arc::clone(lost) });
+        match &*sender {
+            Some(sender) => {
+                // It ends only when the sender is dropped.
+                let _ = sender.send(Wanted { region: region.clone(), range, lost: Arc::clone(lost) });
+            }
+            // The next who asks tries again.
+            None => lost.end(range, true),
         }
     }
 }
 
 fn work(wanted: &Receiver<Wanted>) {
     while let Ok(Wanted { region, range, lost }) = wanted.recv() {
-        if region.make_present(range.start, range.end - range.start).is_err() {
-            lost.add(range);
-        }
+        let fetched = region.make_present(range.start, range.end - range.start).is_ok();
+        lost.end(range, fetched);
     }
 }
 

@@ -10,7 +10,7 @@ use oikaze_os::neighbour::{Full, Part, STEP_BODY, Writer};
 use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
-use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Rows, Token};
+use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Rows, Segment, Token};
 use std::collections::VecDeque;
 
 /// Messages that went straight and are waited for as one.
@@ -116,6 +116,13 @@ enum Put {
     Full,
     /// Its source is gone.
     Gone,
+}
+
+impl Put {
+    /// The source could not be read. If it is absent, it is being fetched (MEM-1.12), and the message waits, as for room.
+    fn without(absent: bool) -> Put {
+        if absent { Put::Full } else { Put::Gone }
+    }
 }
 
 impl Outgoing {
@@ -268,11 +275,14 @@ impl Outgoing {
             let parts = [Part::Bytes(&len.to_le_bytes()), Part::Bytes(&message.head)];
             writer.put(Heading { kind: Kind::Begin, ..heading }, &parts)
         } else if let Body::Segment(segment) = message.body {
-            let Some(gather) = memory.gather(segment) else { return Put::Gone };
+            let Segment { region, offset, len } = segment;
+            let Some(gather) = memory.gather(segment) else { return Put::without(memory.is_absent(region, offset, len)) };
             let parts = [Part::Bytes(&message.head), Part::Region(&gather, 0, gather.len())];
             writer.put(heading, &parts)
         } else if let Body::Rows(rows) = &message.body {
-            let Some(bytes) = packed(&mut self.packed, rows, 0, len as usize, memory) else { return Put::Gone };
+            let Some(bytes) = packed(&mut self.packed, rows, 0, len as usize, memory) else {
+                return Put::without(is_absent(rows, memory));
+            };
             writer.put(heading, &[Part::Bytes(&message.head), Part::Bytes(bytes)])
         } else {
             writer.put(heading, &[Part::Bytes(&message.head), Part::Bytes(message.body.bytes())])
@@ -297,6 +307,7 @@ impl Outgoing {
                 None => writer.put(Heading::plain(Kind::Withdrawn, 0), &[]),
                 Some(Body::Segment(segment)) => match memory.gather(*segment) {
                     Some(gather) => writer.put(piece, &[Part::Region(&gather, from, len)]),
+                    None if memory.is_absent(segment.region, segment.offset, segment.len) => return false,
                     None => {
                         self.lost.push_back(under_way.give_up());
                         continue;
@@ -304,6 +315,7 @@ impl Outgoing {
                 },
                 Some(Body::Rows(rows)) => match packed(&mut self.packed, rows, under_way.at, len, memory) {
                     Some(bytes) => writer.put(piece, &[Part::Bytes(bytes)]),
+                    None if is_absent(rows, memory) => return false,
                     None => {
                         self.lost.push_back(under_way.give_up());
                         continue;
@@ -440,6 +452,10 @@ fn put_user(heading: Heading, head: [u8; USER_HEAD], body: &[u8], writer: &mut W
     front.copy_from_slice(&head);
     room.copy_from_slice(body);
     writer.put_step(heading, USER_HEAD + body.len(), &step)
+}
+
+fn is_absent(rows: &Rows, memory: &RegionTable) -> bool {
+    rows.block.hull().is_some_and(|len| memory.is_absent(rows.region, rows.block.offset, len))
 }
 
 /// Bytes of rows from `start` on, packed. `None`: their region is gone.

@@ -189,10 +189,18 @@ impl RegionTable {
         Some(place.id(index_of(slot)))
     }
 
-    /// Can this be the source or destination of an operation of ours?
+    /// Can this be the source or destination of an operation of ours? Not what a file has not got although it was asked for; other pages that have
+    /// gone again are fetched again.
     #[must_use]
     pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
-        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok() && region.is_present(offset, len))
+        let has = |region: &Region| region.kind() != RegionKind::File || region.is_present(offset, len);
+        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok() && has(region))
+    }
+
+    /// Is this range there, but not in memory? Then there is nothing to [gather](RegionTable::gather) for a while.
+    #[must_use]
+    pub fn is_absent(&self, region: u32, offset: u64, len: u64) -> bool {
+        self.region(region).is_some_and(|region| !region.is_closed() && !region.is_present(offset, len))
     }
 
     /// As [`RegionTable::fetch`], for something that is to be sent: if it never can be, that is to be known.

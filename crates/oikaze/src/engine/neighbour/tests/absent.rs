@@ -105,3 +105,32 @@ fn a_dead_one_is_not_waited_for() {
     assert_eq!(b.engine.take_arrived().unwrap().tag, 7);
     assert_eq!(b.engine.take_death(), Some((0, Death::Ended)));
 }
+
+/// MEM-1.12: pages of a source that have gone again before there was room for them are fetched, and sent then.
+#[test]
+fn a_source_that_has_gone_again_is_waited_for() {
+    let mut two = Two::new();
+    let (_, there) = region(&mut two.b, LEN);
+    let (source, disk) = Region::staged(LEN).unwrap();
+    source.fill(0, LEN as u64, 5).unwrap();
+    let slot = two.a.engine.memory().insert_local(source).unwrap();
+    let first = two.a.ask(put(there.key, 0, vec![1; LEN]));
+    while two.a.engine.peer(1).and_then(|peer| peer.neighbour.as_ref()).is_some_and(|ring| ring.counters().waited == 0) {
+        let _ = two.a.ask(put(there.key, 0, vec![1; LEN]));
+        let now = two.now;
+        two.a.turn(now);
+    }
+    let body = Body::Segment(Segment { region: slot, offset: 0, len: LEN as u64 });
+    let asked = two.a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
+    let now = two.now;
+    two.a.turn(now);
+    disk.evict(8..9);
+    assert_eq!(two.outcome(&first), Ok(Value::Done));
+    (0..100).for_each(|_| two.turn());
+    assert!(!asked.is_done() && disk.take_wanted() == [8]);
+    disk.bring(8);
+    assert_eq!(two.outcome(&asked), Ok(Value::Done));
+    let mut bytes = vec![0; LEN];
+    two.b.engine.memory().region(there.slot).unwrap().read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, vec![5; LEN]);
+}
