@@ -1,24 +1,25 @@
 //! The regions of one engine: the path table. An entry is all there is to a registration, however long the memory; nothing is
 //! touched or pinned.
 
+mod asked;
 mod changes;
 mod id;
 mod keys;
 mod pages;
+mod presence;
 #[cfg(test)]
 mod tests;
 
-use super::region::Side;
 use super::residence::{Fetcher, Lost};
-use super::{AccessError, Gather, MemoryError, Region, RegionKind, Scatter};
+use super::{Gather, MemoryError, Region, RegionKind, Scatter};
 use core::any::Any;
 use core::cell::Cell;
 use core::ops::Range;
 pub use id::RegionId;
 use keys::Keys;
 use oikaze_protocol::limits::PAGE;
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Memory, Rights};
-use oikaze_protocol::wind::{Refusal, Segment};
+use oikaze_protocol::rma::Rights;
+use oikaze_protocol::wind::Segment;
 use pages::PageRights;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -189,67 +190,10 @@ impl RegionTable {
         Some(place.id(index_of(slot)))
     }
 
-    /// Can this be the source or destination of an operation of ours? Not what a file has not got although it was asked for; other pages that have
-    /// gone again are fetched again.
-    #[must_use]
-    pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
-        let has = |region: &Region| region.kind() != RegionKind::File || region.is_present(offset, len);
-        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok() && has(region))
-    }
-
-    /// Is this range there, but not in memory? Then there is nothing to [gather](RegionTable::gather) for a while.
-    #[must_use]
-    pub fn is_absent(&self, region: u32, offset: u64, len: u64) -> bool {
-        self.region(region).is_some_and(|region| !region.is_closed() && !region.is_present(offset, len))
-    }
-
-    /// As [`RegionTable::fetch`], for something that is to be sent: if it never can be, that is to be known.
-    fn fetch_source(&self, slot: u32, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Option<()> {
-        match self.fetch(entry, lost, offset, len) {
-            Ok(()) => Some(()),
-            Err(refusal) => {
-                if refusal == Refusal::Lost {
-                    self.broken.set(Some(slot));
-                }
-                None
-            }
-        }
-    }
-
-    /// A region from which something was to be sent that cannot be had any more.
-    pub fn take_broken(&mut self) -> Option<u32> {
-        self.broken.take()
-    }
-
     /// Whoever keeps the region in this slot registered.
     #[must_use]
     pub fn holder(&self, slot: u32) -> Option<Holder> {
         self.entry(slot)?.holder.as_ref()?.upgrade()
-    }
-
-    /// From now on, who asks for absent pages waits for them, instead of being refused: for requests that their sender cannot send again.
-    pub fn wait_for_pages(&mut self, waits: bool) {
-        self.waits = waits;
-    }
-
-    /// Are these bytes in memory? If not, they are being fetched.
-    fn fetch(&self, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Result<(), Refusal> {
-        self.fetch_or_wait(entry, lost, offset, len, self.waits)
-    }
-
-    fn fetch_or_wait(&self, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64, waits: bool) -> Result<(), Refusal> {
-        if entry.region.is_present(offset, len) {
-            return Ok(());
-        }
-        if waits {
-            return entry.region.make_present(offset, len).map_err(refusal);
-        }
-        let range = offset..offset.saturating_add(len);
-        if lost.take(&range) {
-            return Err(Refusal::Lost);
-        }
-        self.fetcher.fetch(&entry.region, range, lost);
-        Err(Refusal::NotPresent)
     }
 
     /// The region that peers reach by this key.
@@ -371,96 +315,4 @@ fn index_of(slot: u32) -> usize {
 fn pages_of(offset: u64, len: u64) -> Range<u64> {
     let last = offset.saturating_add(len.saturating_sub(1));
     offset / PAGE as u64..last / PAGE as u64 + 1
-}
-
-/// What peers may ask (spec/memory.md, MEM-1): everything is checked here, without overflow, and goes through the alias.
-impl RegionTable {
-    fn locate_present(&self, key: u64, offset: u64, len: u64, right: Rights, waits: bool) -> Result<u32, Refusal> {
-        let slot = self.keys.find(key).ok_or(Refusal::UnknownKey)?;
-        let entry = self.entry(slot).filter(|entry| !entry.region.is_closed()).ok_or(Refusal::UnknownKey)?;
-        let inside = entry.region.check_bounds(offset, len).map_err(refusal);
-        // Whoever may not even knock is not told how long the region is. Of a page there is no saying where there is none.
-        let permitted = if inside.is_ok() { entry.permits(offset, len, right) } else { entry.rights.contains(right) };
-        if !permitted {
-            return Err(Refusal::NotPermitted);
-        }
-        inside?;
-        match &entry.lost {
-            None => Ok(slot),
-            Some(lost) => self.fetch_or_wait(entry, lost, offset, len, waits).map(|()| slot),
-        }
-    }
-}
-
-impl Memory for RegionTable {
-    fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
-        self.locate_present(key, offset, len, right, self.waits)
-    }
-
-    fn locate_begun(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
-        self.locate_present(key, offset, len, right, true)
-    }
-
-    /// Also `false` for memory that was lent for reading: nothing can land there.
-    fn covers(&self, region: u32, offset: u64, len: u64) -> bool {
-        self.region(region).is_some_and(|region| {
-            region.rights().contains(Rights::WRITE) && !region.is_closed() && region.make_present(offset, len).is_ok()
-        })
-    }
-
-    fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) {
-        // What was made present when the operation began has hardly gone since; if so, this turn waits for it.
-        let written = self.region(region).is_some_and(|region| {
-            region.make_present(offset, bytes.len() as u64).is_ok() && region.write_from(Side::Runtime, offset, bytes).is_ok()
-        });
-        self.strays += u64::from(!written);
-    }
-
-    fn read(&self, region: u32, offset: u64, into: &mut [u8]) -> bool {
-        let Some(entry) = self.entry(region) else { return false };
-        let there = match &entry.lost {
-            None => true,
-            Some(lost) => self.fetch_source(region, entry, lost, offset, into.len() as u64).is_some(),
-        };
-        there && entry.region.read_from(Side::Runtime, offset, into).is_ok()
-    }
-
-    fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal> {
-        let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
-        let width = op.width().bytes();
-        region.check_bounds(offset, width).map_err(refusal)?;
-        // MEM-5.1 speaks of the offset; the region sees to the address.
-        if !offset.is_multiple_of(width) {
-            return Err(Refusal::Misaligned);
-        }
-        region.atomic_from(Side::Runtime, offset, op).map_err(refusal)
-    }
-
-    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
-        let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
-        region.accumulate_from(Side::Runtime, offset, how, elements).map_err(refusal)
-    }
-
-    fn fifo_element(&self, region: u32) -> Result<u64, Refusal> {
-        Ok(self.region(region).ok_or(Refusal::NoFifo)?.fifo_shape()?.element())
-    }
-
-    fn push(&mut self, region: u32, element: &[u8]) -> Result<(), Refusal> {
-        let entry = self.entry(region).ok_or(Refusal::NoFifo)?;
-        let shape = entry.region.fifo_shape()?;
-        if !entry.permits(0, shape.bytes(), Rights::PUSH) && entry.key.is_some() {
-            return Err(Refusal::NotPermitted);
-        }
-        entry.region.fifo_push(Side::Runtime, shape, element)
-    }
-}
-
-fn refusal(error: AccessError) -> Refusal {
-    match error {
-        AccessError::OutOfBounds { .. } => Refusal::OutOfBounds,
-        AccessError::Misaligned { .. } => Refusal::Misaligned,
-        AccessError::Lost { .. } => Refusal::Lost,
-        AccessError::ReadOnly => Refusal::NotPermitted,
-        AccessError::Closed => Refusal::UnknownKey,
-    }
 }

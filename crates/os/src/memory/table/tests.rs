@@ -1,6 +1,8 @@
 //! Registrations that come, change and go, against a list of all that there ever were.
 
 use super::*;
+use oikaze_protocol::rma::Memory;
+use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
 
 const PAGES: u64 = 4;

@@ -1,0 +1,74 @@
+//! Pages of regions that are absent: asked for, fetched, waited for (MEM-1.10 to MEM-1.13).
+
+use super::super::residence::Lost;
+use super::asked::refusal;
+use super::{Entry, RegionTable};
+use crate::memory::{Region, RegionKind};
+use oikaze_protocol::wind::Refusal;
+use std::sync::Arc;
+
+impl RegionTable {
+    /// Can this be the source or destination of an operation of ours? Not what a file has not got although it was asked for; other pages that have
+    /// gone again are fetched again.
+    #[must_use]
+    pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
+        let has = |region: &Region| region.kind() != RegionKind::File || region.is_present(offset, len);
+        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok() && has(region))
+    }
+
+    /// Is this range there, but not in memory? Then there is nothing to [gather](RegionTable::gather) for a while.
+    #[must_use]
+    pub fn is_absent(&self, region: u32, offset: u64, len: u64) -> bool {
+        self.region(region).is_some_and(|region| !region.is_closed() && !region.is_present(offset, len))
+    }
+
+    /// As [`RegionTable::fetch`], for something that is to be sent: if it never can be, that is to be known.
+    pub(super) fn fetch_source(&self, slot: u32, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Option<()> {
+        match self.fetch(entry, lost, offset, len) {
+            Ok(()) => Some(()),
+            Err(refusal) => {
+                if refusal == Refusal::Lost {
+                    self.broken.set(Some(slot));
+                }
+                None
+            }
+        }
+    }
+
+    /// A region from which something was to be sent that cannot be had any more.
+    pub fn take_broken(&mut self) -> Option<u32> {
+        self.broken.take()
+    }
+
+    /// From now on, who asks for absent pages waits for them, instead of being refused: for requests that their sender cannot send again.
+    pub fn wait_for_pages(&mut self, waits: bool) {
+        self.waits = waits;
+    }
+
+    /// Are these bytes in memory? If not, they are being fetched.
+    pub(super) fn fetch(&self, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Result<(), Refusal> {
+        self.fetch_or_wait(entry, lost, offset, len, self.waits)
+    }
+
+    pub(super) fn fetch_or_wait(
+        &self,
+        entry: &Entry,
+        lost: &Arc<Lost>,
+        offset: u64,
+        len: u64,
+        waits: bool,
+    ) -> Result<(), Refusal> {
+        if entry.region.is_present(offset, len) {
+            return Ok(());
+        }
+        if waits {
+            return entry.region.make_present(offset, len).map_err(refusal);
+        }
+        let range = offset..offset.saturating_add(len);
+        if lost.take(&range) {
+            return Err(Refusal::Lost);
+        }
+        self.fetcher.fetch(&entry.region, range, lost);
+        Err(Refusal::NotPresent)
+    }
+}
