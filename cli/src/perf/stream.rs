@@ -54,6 +54,10 @@ impl Bench<'_> {
         // Of one buffer that is used again and again, one slice.
         let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
         let mut post = |turn: usize| -> Result<Operation<()>> {
+            if test == Test::Message && size <= COPIED {
+                // As a program would: what is small is copied anyway.
+                return Ok(peer.send(self.perf.class.class(), turn as u64, &self.payload));
+            }
             let next = begins + turn % places * span;
             if next != at {
                 (at, here) = (next, self.local.slice(next..next + span)?);
@@ -62,8 +66,6 @@ impl Bench<'_> {
                 Test::Get => there.get(at as u64, &here),
                 Test::Block => there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?,
                 Test::Accumulate => there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?,
-                // As a program would: what is small is copied anyway.
-                Test::Message if size <= COPIED => peer.send(self.perf.class.class(), turn as u64, &self.payload),
                 Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here.clone()),
                 _ => there.put(at as u64, &here),
             })

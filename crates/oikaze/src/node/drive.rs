@@ -128,7 +128,7 @@ impl Node {
         self.run_turns(now, |engine, now| {
             let mut work = engine.turn_for_news(now);
             for _ in 0..looks {
-                if !work.is_idle() || self.engine.is_wanted() {
+                if !work.is_idle() || self.engine.is_asked() {
                     break;
                 }
                 work = engine.look_again(self.now());

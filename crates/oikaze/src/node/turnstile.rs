@@ -1,68 +1,54 @@
 //! The engine, which one thread at a time is in: how others leave work to that one, and when the next turn is due.
 //!
 //! It is entered by one try-lock. Who finds it taken says so ([`Turnstile::ask`]) and tries once more; the holder looks whether anybody
-//! has when it has let go. Both write the same word, each by an exchange, so that one of them comes second: a holder that does sees the question; an asker that does
-//! finds it open, or taken by somebody who has not looked yet. Either way one of them has the work done, and neither needs a fence, which
-//! would wait for all that was stored before, whoever's cache it goes to.
+//! has when it has let go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder that does sees the question; an
+//! asker that does finds it open, or taken by somebody who has not looked yet. Either way one of them has the work done, and neither needs a fence,
+//! which would wait for all that was stored before, whoever's cache it goes to.
 //!
 //! What must hold, and is tried by loom in every interleaving (`models`, below):
 //! 1. What was left to the holder is taken up by a turn that begins afterwards.
 //! 2. Nobody sleeps past the time at which the next turn is due ([`super::sleeper`]), although only turns that bring it forward say so.
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicU64, Ordering};
+use oikaze_os::cpu::{Gate, Inside as InsideGate};
 use oikaze_protocol::time::Time;
-use std::sync::{PoisonError, TryLockError};
 
 /// Being in.
-pub(super) type Inside<'t, T> = MutexGuard<'t, T>;
+pub(super) type Inside<'t, T> = InsideGate<'t, T>;
 
 /// What one thread at a time is in.
-#[derive(Debug)]
 pub(super) struct Turnstile<T> {
-    inside: Mutex<T>,
-    /// Somebody found it taken: whoever is in runs another turn.
-    asked: AtomicBool,
+    gate: Gate<T>,
     /// When a turn is due at the latest, as of the latest turn. Written by whoever is in.
     next: AtomicU64,
 }
 
 impl<T> Turnstile<T> {
     pub fn new(inside: T) -> Turnstile<T> {
-        Turnstile { inside: Mutex::new(inside), asked: AtomicBool::new(false), next: AtomicU64::new(u64::MAX) }
+        Turnstile { gate: Gate::new(inside), next: AtomicU64::new(u64::MAX) }
     }
 
     /// Wait until it is free. Who leaves without having run turns asks whether it [is asked](Turnstile::is_asked) for one.
     pub fn enter(&self) -> Inside<'_, T> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gate.enter()
     }
 
     /// Unless somebody is in.
+    #[inline]
     pub fn try_enter(&self) -> Option<Inside<'_, T>> {
-        match self.inside.try_lock() {
-            Ok(inside) => Some(inside),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.gate.try_enter()
     }
 
     /// There is work for whoever is in: it was put before where a turn finds it. They may just have left, so that the caller must try to
     /// enter, too.
     pub fn ask(&self) {
-        // A turn that takes the question back must have seen the work. A mere store would not do: the question of somebody who asks later
-        // could hide it from that turn, which then takes back both and has seen the work of one (found by loom).
-        self.asked.swap(true, Ordering::AcqRel);
+        self.gate.ask();
     }
 
-    /// Has somebody asked meanwhile? For who is in and could stay: it may be seen late.
-    pub fn is_wanted(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// Was there a question, as of when the caller left?
+    /// Has somebody asked? Who has left sees all that were there before; who is in and could stay may see it late.
     #[inline]
     pub fn is_asked(&self) -> bool {
-        // It stays as it is, but this comes before or after each question, and tells those after it that it is open.
-        self.asked.compare_exchange(false, false, Ordering::AcqRel, Ordering::Acquire).is_err()
+        self.gate.is_asked()
     }
 
     /// Run one turn, and another for as long as somebody asks. A turn says when the next one is due; what it did is told when it is
@@ -74,9 +60,9 @@ impl<T> Turnstile<T> {
         mut tell: impl FnMut(R, Time, bool),
     ) {
         loop {
-            if self.is_wanted() {
+            if self.is_asked() {
                 // What they ask for is found by this turn.
-                self.asked.swap(false, Ordering::AcqRel);
+                inside.answer();
             }
             let (done, next) = turn(&mut inside);
             let sooner = next.0 < self.next.load(Ordering::Relaxed);

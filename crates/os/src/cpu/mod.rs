@@ -1,12 +1,15 @@
-//! Cores and waiting: how many this process may use, pinning to one, whether it is shared, what ends a sleep, what work has cost.
+//! Cores and waiting: how many this process may use, pinning to one, whether it is shared, what ends a sleep, what lets one thread
+//! in at a time, what work has cost.
 
 mod event;
+mod gate;
 mod preempted;
 mod slack;
 mod spent;
 mod topology;
 
 pub use event::Event;
+pub use gate::{Gate, Inside};
 pub use preempted::preemptions;
 pub use slack::TimerSlack;
 pub use spent::Meter;
