@@ -55,9 +55,7 @@ enum Dropped {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        if std::mem::take(&mut self.straight) > 0 {
-            self.went_straight = Some(now);
-        }
+        self.straight = 0;
         let heard = self.hear_neighbours(now);
         if self.neighbours.spares_link(now) {
             return heard;

@@ -163,9 +163,8 @@ pub struct Engine<L, P> {
     looked: Time,
     /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests that were settled at once.
     news: usize,
-    /// Messages that have gone past the turns since one looked for what has arrived; and when a look last found that there had been some.
+    /// Messages that have gone past the turns since one looked for what has arrived.
     straight: u32,
-    went_straight: Option<Time>,
     /// The last turn left something to do at once.
     more: bool,
     /// The last turn ended when it had news, see [`Engine::turn_for_news`].
@@ -235,7 +234,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             looked: now,
             news: 0,
             straight: 0,
-            went_straight: None,
             more: false,
             unfinished: false,
             holding: Vec::new(),

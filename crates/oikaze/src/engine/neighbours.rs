@@ -13,7 +13,7 @@ use oikaze_os::neighbour::{Line, Pair, Straggler, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
-    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN, STRAIGHT_LATELY,
+    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN,
 };
 use oikaze_protocol::neighbour::Damaged;
 use oikaze_protocol::time::Time;
@@ -25,6 +25,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Neighbours {
     pub ranks: Vec<Rank>,
+    /// Where among them a message that any may send is looked for first: behind the one that the last came from.
+    pub first: usize,
     /// Their lines.
     watch: Option<Watch>,
     /// Between two looks at the link; zero if every look is one.
@@ -128,6 +130,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             at += 1;
             let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
             neighbour.wake_up(now);
+            neighbour.note_takes(now);
             if neighbour.has_news() {
                 came += self.hear_neighbour(rank, now);
             }
@@ -147,8 +150,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if neighbour.has_records() {
             let mut upper = Upward { rma, coherence, memory, pages, bodies };
             // The looks at what a dead one left are numbered (MEM-16.7): each is a whole one.
-            let lately = self.went_straight.is_some_and(|then| now - then < STRAIGHT_LATELY);
-            let between = lately && !neighbour.is_ending();
+            let between = neighbour.is_taken_from(now) && !neighbour.is_ending();
             let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
             let taken = neighbour.take(rank, most, &mut upper, now);
             match taken {

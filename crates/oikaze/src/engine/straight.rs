@@ -52,9 +52,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // One after the other: none is to wait for ever because others say much.
             None => {
                 let count = self.neighbours.ranks.len();
-                let first = self.straight as usize;
-                let rank = |engine: &Self, at: usize| engine.neighbours.ranks.get((first + at) % count).copied();
-                (0..count).find_map(|at| self.take_straight_from(rank(self, at)?))
+                let first = self.neighbours.first;
+                (first..first + count).find_map(|at| {
+                    let arrived = self.take_straight_from(*self.neighbours.ranks.get(at % count)?)?;
+                    self.neighbours.first = at % count + 1;
+                    Some(arrived)
+                })
             }
         }?;
         self.straight += 1;

@@ -20,7 +20,7 @@ use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Gift, Pair};
 use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
-use oikaze_protocol::limits::LAST_LOOKS;
+use oikaze_protocol::limits::{LAST_LOOKS, STRAIGHT_LATELY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Message, PostError, Refusal, Token, Upper};
@@ -67,6 +67,9 @@ pub(super) struct Neighbour {
     /// The oldest record of the ring waits for pages that are absent here, with what is behind it (MEM-1.13): since when, and until when it rests.
     waits: Option<Patience>,
     rests: Option<Time>,
+    /// Messages were taken straight since a turn last looked; and when one last found that.
+    taken: bool,
+    taken_at: Option<Time>,
     /// Its process has ended; so often what it left behind may be looked at.
     last_looks: Option<usize>,
     counters: RingCounters,
@@ -93,6 +96,8 @@ impl Neighbour {
             stirred: false,
             waits: None,
             rests: None,
+            taken: false,
+            taken_at: None,
             last_looks: None,
             counters: RingCounters::default(),
             handed: Vec::new(),
@@ -136,7 +141,21 @@ impl Neighbour {
         let (class, tag, body) = self.incoming.take_straight(&mut self.pair.inward, bodies)?;
         self.counters.messages_in += 1;
         self.counters.bytes_in += body.len() as u64;
+        self.taken = true;
         Some((class, tag, body))
+    }
+
+    /// A turn looks at its ring.
+    #[inline]
+    pub fn note_takes(&mut self, now: Time) {
+        if std::mem::take(&mut self.taken) {
+            self.taken_at = Some(now);
+        }
+    }
+
+    /// Does a thread take its messages straight, and so soon that it may have most of those that are there?
+    pub fn is_taken_from(&self, now: Time) -> bool {
+        self.taken_at.is_some_and(|then| now - then < STRAIGHT_LATELY)
     }
 
     /// Settle `completion` when what went straight up to this position has been.

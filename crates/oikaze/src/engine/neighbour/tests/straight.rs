@@ -150,7 +150,52 @@ fn what_a_dead_one_left_is_read_while_others_go_straight() {
     // The last step stays free.
     assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
     drop(b);
-    assert_eq!(read_to_the_end(&mut a, now, |a| a.engine.straight = 1), (left, (1, Death::Ended)));
+    let taken_from = |a: &mut Node| {
+        if let Some(neighbour) = a.engine.peers.get_mut(1).and_then(|peer| peer.neighbour.as_mut()) {
+            neighbour.taken = true;
+        }
+    };
+    assert_eq!(read_to_the_end(&mut a, now, taken_from), (left, (1, Death::Ended)));
+}
+
+/// A node with two neighbours, whose sides of the rings the test writes.
+fn between_two() -> (Node, [Pair; 2]) {
+    let [(mine, one), (too, other)] = [(); 2].map(|()| Pair::both().unwrap());
+    (Node::with_neighbours(0, 3, Wire::default(), vec![(1, mine), (2, too)]), [one, other])
+}
+
+fn say(pair: &mut Pair, times: usize) {
+    let (heading, head) = whole();
+    (0..times).for_each(|_| put(pair, heading, &[Part::Bytes(&head)]));
+}
+
+/// MEM-16.9: turns leave the ring to a thread that takes its messages straight; others they empty, also of one to whom much goes straight.
+#[test]
+fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
+    let (mut node, [mut one, mut other]) = between_two();
+    say(&mut one, 1);
+    assert_eq!(node.engine.take_straight(None).unwrap().from, 1);
+    assert!(node.engine.send_straight(2, Class::Ordered, 0, b"a word").is_some());
+    say(&mut one, 20);
+    say(&mut other, 20);
+    node.turn(Time(1));
+    let from: Vec<Rank> = std::iter::from_fn(|| node.engine.take_arrived()).map(|arrived| arrived.from).collect();
+    let of = |rank| from.iter().filter(|from| **from == rank).count();
+    assert_eq!((of(1), of(2)), (RECORDS_BETWEEN, 20));
+}
+
+/// MEM-16.9: who takes from whomever takes from each in turn, whatever it sends between.
+#[test]
+fn straight_messages_of_two_are_taken_in_turn() {
+    let (mut node, mut others) = between_two();
+    others.iter_mut().for_each(|other| say(other, 4));
+    let taken: Vec<Rank> = std::iter::from_fn(|| {
+        let arrived = node.engine.take_straight(None)?;
+        node.engine.send_straight(1, Class::Ordered, 0, b"a word")?;
+        Some(arrived.from)
+    })
+    .collect();
+    assert_eq!(taken, [1, 2, 1, 2, 1, 2, 1, 2]);
 }
 
 /// What lies in the ring of one that is over nobody looks for any more.
