@@ -1,6 +1,6 @@
 //! A channel between two processes, tried as one between two threads ([`crate::models`]).
 
-use super::channel::{CHANNEL, Reader, Writer};
+use super::channel::{CHANNEL, Reader, Writer, is_asleep};
 use super::marks::{Marks, layout};
 use super::memory::{Memory, Part};
 use crate::hazard::models::{Interruption, STEPS};
@@ -11,6 +11,7 @@ use loom::sync::atomic::{Ordering, fence};
 use loom::thread;
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::wind::Refusal;
+use std::sync::atomic::AtomicBool;
 
 fn channel() -> (Writer, Reader) {
     let memory = Memory::of(CHANNEL);
@@ -51,6 +52,32 @@ fn loom_records() {
         writer.settled().unwrap();
         assert!(put >= 2 && writer.is_settled());
     });
+}
+
+/// MEM-16.10: a writer begins anew when its reader has kept up, and goes on where it has not; each record comes once, whole, in order. Behind the
+/// third record of one line the ring is half full, or empty.
+#[test]
+fn loom_begins_anew() {
+    static WENT_ON: AtomicBool = AtomicBool::new(false);
+    static BEGAN_ANEW: AtomicBool = AtomicBool::new(false);
+    model(3, || {
+        let (mut writer, mut reader) = channel();
+        let ends = [1, 2].map(|number| put(&mut writer, number, 8).unwrap());
+        let writing = thread::spawn(move || {
+            let third = put(&mut writer, 3, 8);
+            let fourth = put(&mut writer, 4, 8);
+            (writer, third, fourth)
+        });
+        let mut taken: Vec<_> = (0..3).filter_map(|_| take(&mut reader)).collect();
+        let (mut writer, third, fourth) = writing.join().unwrap();
+        let anew = third.unwrap() > ends[1] + ends[0];
+        if anew { &BEGAN_ANEW } else { &WENT_ON }.store(true, Ordering::Relaxed);
+        taken.extend(std::iter::from_fn(|| take(&mut reader)));
+        assert!(taken.iter().map(|bytes| bytes[0]).eq(1..=if fourth.is_some() { 4 } else { 3 }));
+        writer.settled().unwrap();
+        assert!(writer.is_settled());
+    });
+    assert!(WENT_ON.load(Ordering::Relaxed) && BEGAN_ANEW.load(Ordering::Relaxed));
 }
 
 /// MEM-16.4: a refusal is known when its record is settled.
@@ -96,6 +123,34 @@ fn loom_sleep() {
         let woken = writing.join().unwrap();
         assert!(seen || woken);
     });
+}
+
+/// MEM-16.5: the same where the sleeper makes the writer's fence, wherever it falls.
+#[test]
+fn loom_sleep_of_who_makes_the_fence() {
+    for at in 0..3 {
+        model(3, move || {
+            let memory = Memory::of(CHANNEL);
+            let (mut writer, reader) = (Writer::new(memory.clone()), Reader::new(memory.clone()));
+            let interruption = Interruption::new();
+            let writing = {
+                let interruption = Arc::clone(&interruption);
+                thread::spawn(move || {
+                    interruption.step(at, 0);
+                    put(&mut writer, 1, 8).unwrap();
+                    interruption.step(at, 1);
+                    let woken = is_asleep(&memory);
+                    interruption.step(at, 2);
+                    woken
+                })
+            };
+            reader.fall_asleep();
+            interruption.heavy();
+            let seen = reader.has_record();
+            let woken = writing.join().unwrap();
+            assert!(seen || woken);
+        });
+    }
 }
 
 /// MEM-18.3, MEM-18.5: who reaches a region that its owner ends has got in and is waited for, or does not get in; with fences on both sides,
