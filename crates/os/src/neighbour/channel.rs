@@ -69,6 +69,9 @@ const fn offset(position: u64) -> usize {
     (position & (RING as u64 - 1)) as usize
 }
 
+/// Bytes between the tail and the line that is asked for: what is written there later waits for no other processor.
+const AHEAD: u64 = 8 * RECORD_STEP as u64;
+
 /// Looks for room before a record has to wait: some microseconds.
 const LOOKS_FOR_ROOM: usize = 128;
 
@@ -201,6 +204,7 @@ impl Writer {
     fn publish(&mut self, start: u64, heading: Heading) {
         let next = start + if heading.kind == Kind::Skip { (HEADING + heading.len) as u64 } else { heading.stride() as u64 };
         self.memory.store(place(next), 0, Ordering::Relaxed);
+        self.memory.claim(place(next + AHEAD));
         self.memory.store(place(start), heading.encode(), Ordering::Release);
         self.tail = next;
         if offset(next) == 0 {
