@@ -100,3 +100,33 @@ fn another_user_is_no_neighbour() {
     drop(job);
     std::fs::remove_file(&program).unwrap();
 }
+
+/// MEM-16.7: the end of a process of another pid namespace, whose number means nothing here, is known from the socket (Linux 6.5). Its launcher does
+/// not see it: a shell stays.
+#[test]
+fn a_killed_neighbour_of_another_pid_namespace_ends_every_wait() {
+    let other = std::process::Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+    if !other.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let perf = format!("{OIKAZE} perf put --shared --size 64 --iterations 4000000000");
+    let script = format!(
+        "echo $OIKAZE_RANK $$; [ $OIKAZE_RANK = 0 ] && exec {perf}; unshare --pid --fork --kill-child {perf} & echo apart $!; wait; exec tail -f /dev/null"
+    );
+    let mut job = Running::start(&mut run_script(&["-n", "2", "--no-prefix", "--failure-time", "600000"], &script));
+    let mut pids = std::collections::HashMap::new();
+    while pids.len() < 3 {
+        let line = job.line("");
+        if let Some((whose, pid)) = line.split_once(' ') {
+            pids.extend(pid.parse::<u32>().map(|pid| (whose.to_owned(), pid)));
+        }
+    }
+    let shares = |found: &[Value]| found.iter().any(|peer| peer["state"] == "up" && peer["gauges"]["rings"] == 1);
+    until("node 0 shares memory", || shares(&peers(&[pids["0"].into()])));
+    let apart = pids["apart"];
+    let children = std::fs::read_to_string(format!("/proc/{apart}/task/{apart}/children")).unwrap();
+    kill(children.trim().parse().unwrap(), 9);
+    until("node 0 has ended", || is_gone(pids["0"]));
+    drop(job);
+    pids.values().for_each(|pid| until("all have ended", || is_gone(*pid)));
+}

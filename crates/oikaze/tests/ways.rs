@@ -3,7 +3,7 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Class, Combine, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights};
+use oikaze::{Class, Combine, Error, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights};
 use std::sync::Barrier;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
@@ -292,5 +292,29 @@ fn names_without_end_are_bounded() {
         let there = job.peer(0).unwrap().region("name 17").unwrap();
         assert_eq!(there.fetch_add(0, 5).wait_for(PATIENCE).unwrap(), 0);
         assert_eq!(memory.load_u64(0).unwrap(), 5);
+    });
+}
+
+/// A word that changes without end to what is not waited for is waited for no longer than asked, whichever way its changes come.
+#[test]
+fn who_waits_for_a_word_that_keeps_changing_waits_no_longer_than_asked() {
+    const LIMIT: Duration = Duration::from_millis(50);
+    each_way(|end| {
+        if end.job.size() == 1 {
+            return;
+        }
+        let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
+        let there = end.target.region("mine").unwrap();
+        end.job.barrier().unwrap();
+        if end.job.rank() == end.target.rank() {
+            let late = mine.wait_until(0, Some(LIMIT), |word| word == u64::MAX).unwrap_err();
+            assert!(matches!(late, Error::Timeout { .. }), "{late}");
+            mine.store_u64(8, 1).unwrap();
+        } else {
+            let is_over = || there.word::<u64>(8).load().wait_for(PATIENCE).unwrap() == 1;
+            let put = |word: u64| there.put_copy(0, &word.to_le_bytes()).unwrap().wait_for(PATIENCE).unwrap();
+            (0..u64::MAX).take_while(|word| word % 64 != 0 || !is_over()).for_each(put);
+        }
+        end.job.barrier().unwrap();
     });
 }
