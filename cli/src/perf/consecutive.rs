@@ -31,8 +31,8 @@ impl Bench<'_> {
     }
 
     fn see_both(&self, flag: u64) -> Result<()> {
-        if self.pair.is_some() {
-            self.local.wait_until((self.header_at() + ROOM - 8) as u64, Some(PATIENCE), |word| word == flag)?;
+        if let Some((peer, _)) = &self.pair {
+            self.local.wait_until_by(peer.rank(), (self.header_at() + ROOM - 8) as u64, Some(PATIENCE), |word| word == flag)?;
             self.see_flag(|word| word == flag)?;
         }
         Ok(())

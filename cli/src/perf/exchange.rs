@@ -164,10 +164,10 @@ impl Bench<'_> {
 
     /// Wait until the word that ends the peer's payload is as wanted.
     pub fn see_flag(&self, wanted: impl FnMut(u64) -> bool) -> Result<u64> {
-        if self.pair.is_none() {
-            return Ok(0);
+        match &self.pair {
+            Some((peer, _)) => self.local.wait_until_by(peer.rank(), self.flag_at(), Some(PATIENCE), wanted),
+            None => Ok(0),
         }
-        self.local.wait_until(self.flag_at(), Some(PATIENCE), wanted)
     }
 
     fn ping_message(&self, turn: u64) -> Result<()> {

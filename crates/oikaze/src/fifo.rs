@@ -1,5 +1,6 @@
 //! A FIFO at its owner: what peers have pushed is taken out, by any number of threads.
 
+use crate::engine::Failure;
 use crate::node::Node;
 use crate::region::{LocalRegion, RemoteId};
 use crate::{Error, Job, Result, Rights};
@@ -64,23 +65,23 @@ impl Fifo {
     /// As [`Fifo::try_pop`], but waits for an element, for as long as `limit` says, else the job's time limit.
     ///
     /// # Errors
-    /// The time limit passed; somebody has written over the FIFO's memory.
+    /// The time limit passed; somebody has written over the FIFO's memory; all other nodes are lost.
     pub fn pop(&self, into: &mut Vec<u8>, limit: Option<Duration>) -> Result<()> {
         if self.try_pop(into)? {
             return Ok(());
         }
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        let popped = || match self.queue.try_pop(into) {
+        let mut popped = || match self.queue.try_pop(into) {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
         };
-        match self.node.wait(deadline, popped) {
-            Some(outcome) => Ok(outcome?),
-            None => {
-                Err(Error::Timeout { what: format!("waiting for an element of FIFO \"{}\"", self.name), waited: begun.elapsed() })
-            }
+        let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
+        match self.node.wait(deadline, || self.node.next_or_death(None, &mut popped)) {
+            Some(Ok(outcome)) => Ok(outcome?),
+            Some(Err((peer, death))) => Err(self.node.failure(&what(), Failure::PeerLost { peer, death })),
+            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
         }
     }
 }

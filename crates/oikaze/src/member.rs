@@ -136,7 +136,7 @@ impl Job {
     /// The next message, from this peer or from any; waits for it.
     ///
     /// # Errors
-    /// The time limit passed, or the peer is lost and all its messages have been read.
+    /// The time limit passed; the peer (or, if it is none in particular, every other node) is lost, and all its messages have been read.
     #[inline]
     pub fn receive(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
         self.node.take_soon(from).map_or_else(|| self.receive_later(from, limit), Ok)
@@ -164,7 +164,7 @@ impl Job {
 
     /// The next `count` messages, from whomever: waits until so many are there. A thread that does not drive the engine meanwhile is woken
     /// once, when they are, not at each. What has come of them takes nothing of its sender's credit while this waits. If the limit passes,
-    /// those that are there.
+    /// those that are there; also if all other nodes are lost.
     #[must_use]
     pub fn receive_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Arrived> {
         self.node.take_batch(count, limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit)))

@@ -85,6 +85,26 @@ fn gives_memory_and_has_it_back(job: &Job, way: &str) {
 fn is_given_up(job: &Job) {
     let lost = job.receive(Some(1), Some(PATIENCE)).unwrap_err();
     assert_eq!(lost.lost_peer(), Some(1), "{lost}");
+    nobody_is_waited_for(job);
+}
+
+/// MEM-7.6: all other nodes are lost.
+fn nobody_is_waited_for(job: &Job) {
+    let begun = Instant::now();
+    let word = job.register(Region::zeroed(8).unwrap()).unwrap();
+    let queue = job.fifo("queue", 1, 8).unwrap();
+    let ends = [
+        job.receive(None, None).map(drop),
+        word.wait_until(0, None, |word| word != 0).map(drop),
+        word.wait_until_by(1, 0, None, |word| word != 0).map(drop),
+        queue.pop(&mut Vec::new(), None),
+    ];
+    for end in ends {
+        let lost = end.unwrap_err();
+        assert_eq!(lost.lost_peer(), Some(1), "{lost}");
+    }
+    assert!(job.receive_batch(1, None).is_empty());
+    assert!(begun.elapsed() < PATIENCE, "that was the time limit");
 }
 
 fn bytes(region: &Region) -> Vec<u8> {

@@ -5,6 +5,7 @@
 //! to be sent. Who finds the engine taken leaves the work to its holder ([`turnstile`]).
 
 mod cork;
+mod deaths;
 mod drive;
 mod helper;
 mod mailbox;
@@ -201,8 +202,7 @@ impl Node {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
         }
         while let Some(death) = engine.take_death() {
-            lock(&self.deaths).push(death);
-            self.mourns.store(true, Ordering::Release);
+            self.mourn(death);
         }
     }
 
@@ -280,15 +280,6 @@ impl Node {
         Some(arrived)
     }
 
-    /// What is next of this peer, or of any; or that the peer is dead, and nothing of it is left.
-    pub fn next_or_death<T>(
-        &self,
-        from: Option<Rank>,
-        next: impl Fn() -> Option<T>,
-    ) -> Option<std::result::Result<T, (Rank, Death)>> {
-        mailbox::next_or_end(next, || from.and_then(|peer| Some((peer, self.death_of(peer)?))))
-    }
-
     /// The oldest messages, so many at most; waits until so many are there, and is woken once, when they are. What is there meanwhile
     /// takes nothing of its senders' credit any more.
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
@@ -306,17 +297,10 @@ impl Node {
                 return batch;
             }
             self.mailbox.enlist(missing).into_iter().for_each(|read| self.tell(read));
-            is_late = self.wait_quietly(deadline, || (self.mailbox.len() >= missing).then_some(())).is_none();
+            let there = || (self.mailbox.len() >= missing).then_some(());
+            is_late = !matches!(self.wait_quietly(deadline, || self.next_or_death(None, there)), Some(Ok(())));
             self.mailbox.delist();
         }
-    }
-
-    /// Is this peer known to be dead?
-    pub fn death_of(&self, rank: Rank) -> Option<Death> {
-        if !self.mourns.load(Ordering::Acquire) {
-            return None;
-        }
-        lock(&self.deaths).iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
     }
 
     /// The descriptor that is readable when there is news.

@@ -3,6 +3,7 @@
 mod exchange;
 mod handle;
 mod registration;
+mod waiting;
 
 pub(crate) use handle::NAMELESS;
 pub use handle::RemoteId;
@@ -10,14 +11,14 @@ pub use handle::RemoteId;
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
 use oikaze_os::hazard::Hazard;
-use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
+use oikaze_os::memory::{Holder, Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
 use std::any::Any;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A region known to the engine. Counted: operations keep it alive; when the last user drops it, peers can no longer reach it.
 #[derive(Clone)]
@@ -104,73 +105,6 @@ impl LocalRegion {
     pub fn all(&self) -> RegionSlice {
         RegionSlice { region: self.clone(), range: 0..self.len() }
     }
-
-    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by signals and atomics. `until` is asked
-    /// once, and again whenever the word has changed.
-    ///
-    /// # Errors
-    /// A bad offset, or the time limit passed.
-    pub fn wait_until(&self, offset: u64, limit: Option<Duration>, mut until: impl FnMut(u64) -> bool) -> Result<u64> {
-        let region = &self.inner.region;
-        let (mut begun, mut changes) = (None, 0);
-        let mut word = region.load_u64(offset)?;
-        // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
-        while !until(word) {
-            // A neighbour may change it without end to what is not waited for.
-            if changes == CHANGES {
-                let begun: Instant = *begun.get_or_insert_with(Instant::now);
-                if limit.is_some_and(|limit| begun.elapsed() >= limit) {
-                    return Err(late(offset, begun));
-                }
-                changes = 0;
-            }
-            let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-            // What a neighbour stores here no turn brings: looking at the word alone sees it soonest.
-            if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
-                (word, changes) = (now, changes + 1);
-                continue;
-            }
-            word = self.wait_for_change(offset, word, *begun.get_or_insert_with(Instant::now), limit)?;
-        }
-        Ok(word)
-    }
-
-    /// Wait by driving the engine, or by sleeping. (Apart, so that who needs neither does not bear what this takes.)
-    #[inline(never)]
-    fn wait_for_change(&self, offset: u64, word: u64, begun: Instant, limit: Option<Duration>) -> Result<u64> {
-        let Inner { node, region, .. } = &*self.inner;
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-        node.wait(deadline, changed).ok_or_else(|| late(offset, begun))
-    }
-}
-
-impl LocalRegion {
-    /// May a neighbour have mapped it?
-    fn may_be_stored_to(&self) -> bool {
-        self.inner.region.kind() == RegionKind::Shared && self.inner.node.spins_on_words()
-    }
-}
-
-/// Changes of a word that is waited for between two looks at the clock.
-const CHANGES: u32 = 64;
-
-fn late(offset: u64, begun: Instant) -> Error {
-    Error::Timeout { what: format!("waiting for the word at offset {offset} of a region"), waited: begun.elapsed() }
-}
-
-/// Look again and again, for some microseconds. Between two looks there is a pause: a processor runs ahead and has looks under way that it must
-/// take back when the word changes under them, which takes longer than a pause does. (40 ns from one core to the next instead of 57,
-/// measured without anything else.)
-fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    const LOOKS: u32 = 128;
-    for _ in 0..LOOKS {
-        if let Some(found) = look() {
-            return Some(found);
-        }
-        std::hint::spin_loop();
-    }
-    None
 }
 
 impl Deref for LocalRegion {

@@ -90,8 +90,8 @@ struct Begun {
     hasty: Vec<Peer>,
     queue: Fifo,
     array: SharedArray<u64>,
-    /// For the others.
-    _open: Vec<LocalRegion>,
+    /// For the others: *private* among them, where each of them says its farewell, too.
+    open: [LocalRegion; 3],
 }
 
 impl Begun {
@@ -99,7 +99,8 @@ impl Begun {
         let all = Rights::ALL;
         let regions =
             [("mapped", Region::shared(1 << 20)?), ("private", Region::zeroed(1 << 20)?), ("huge", Region::shared(HUGE)?)];
-        let open = regions.into_iter().map(|(name, region)| job.publish(name, region, all)).collect::<Result<_>>()?;
+        let [mapped, private, huge] = regions.map(|(name, region)| job.publish(name, region, all));
+        let open = [mapped?, private?, huge?];
         let queue = job.fifo("queue", 64, 64)?;
         let others = |job: &Job| {
             let others = (0..NODES).filter(|rank| *rank != job.rank());
@@ -112,12 +113,12 @@ impl Begun {
         let array = job.array("array", 8 * 512 * NODES as usize)?;
         job.barrier()?;
         tell("ready");
-        Ok(Self { targets, hasty, queue, array, _open: open })
+        Ok(Self { targets, hasty, queue, array, open })
     }
 
     /// Do it all; which nodes were lost.
     fn work(&self, job: &Job) -> u32 {
-        let Self { targets, hasty, queue, array, .. } = self;
+        let Self { targets, hasty, queue, array, open: [_, private, _] } = self;
         let witness = &Witness::default();
         std::thread::scope(|scope| {
             scope.spawn(|| many_at_once(job, targets, witness));
@@ -126,6 +127,11 @@ impl Begun {
             scope.spawn(|| together(job, array, witness));
             for target in targets {
                 scope.spawn(|| read(job, &target.peer, witness));
+                scope.spawn(|| {
+                    let rank = target.peer.rank();
+                    let said = private.wait_until_by(rank, farewell_of(rank), Some(PATIENCE), |word| word == FAREWELL);
+                    witness.ended("a word", said, nothing_else);
+                });
             }
         });
         // Those that are left have not lost each other.
@@ -134,6 +140,11 @@ impl Begun {
         }
         witness.lost.load(Ordering::Relaxed)
     }
+}
+
+/// The word that a node changes with its farewell, beyond what others write to.
+fn farewell_of(rank: u32) -> u64 {
+    (1 << 20) - 8 * (u64::from(rank) + 1)
 }
 
 /// Operations of every kind, many under way to each peer.
@@ -159,6 +170,8 @@ fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
     under_way.into_iter().for_each(|(what, wait)| witness.ended(what, wait(), may_be_full));
     for target in targets {
         witness.ended("a farewell", target.peer.send(Class::Ordered, FAREWELL, &[]).wait(), nothing_else);
+        let word = target.private.word::<u64>(farewell_of(job.rank()));
+        witness.ended("a farewell in a word", word.store(FAREWELL).wait(), nothing_else);
     }
 }
 

@@ -1,0 +1,41 @@
+//! Peers that are lost, and who waits for something that only they could do.
+
+use super::{Node, lock, mailbox};
+use oikaze_protocol::Rank;
+use oikaze_protocol::wind::Death;
+use std::sync::atomic::Ordering;
+
+impl Node {
+    /// This peer is lost.
+    pub(super) fn mourn(&self, death: (Rank, Death)) {
+        lock(&self.deaths).push(death);
+        self.mourns.store(true, Ordering::Release);
+    }
+
+    /// Is this peer known to be dead?
+    pub fn death_of(&self, rank: Rank) -> Option<Death> {
+        if !self.mourns.load(Ordering::Acquire) {
+            return None;
+        }
+        lock(&self.deaths).iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
+    }
+
+    /// Are all other nodes gone, and one of them did not leave of its own accord? Then nobody does any more what is waited for. (If all have
+    /// left, this node's other threads may.)
+    fn death_of_all(&self) -> Option<(Rank, Death)> {
+        if !self.mourns.load(Ordering::Acquire) {
+            return None;
+        }
+        let others = (0..self.bootstrap.size()).filter(|rank| *rank != self.bootstrap.rank());
+        let deaths: Option<Vec<(Rank, Death)>> = others.map(|rank| Some((rank, self.death_of(rank)?))).collect();
+        deaths?.into_iter().find(|(_, death)| *death != Death::Closed)
+    }
+
+    /// What is next of this peer, or of any; or that the peer is dead, or all are, and nothing of it is left (MEM-7.6).
+    pub fn next_or_death<T>(&self, from: Option<Rank>, next: impl FnMut() -> Option<T>) -> Option<Result<T, (Rank, Death)>> {
+        mailbox::next_or_end(next, || match from {
+            Some(peer) => Some((peer, self.death_of(peer)?)),
+            None => self.death_of_all(),
+        })
+    }
+}

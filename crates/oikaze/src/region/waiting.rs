@@ -1,0 +1,102 @@
+//! Waiting for a word of a region that peers change.
+
+use super::{Inner, LocalRegion};
+use crate::engine::Failure;
+use crate::{Error, Result};
+use oikaze_os::memory::RegionKind;
+use oikaze_protocol::Rank;
+use std::time::{Duration, Instant};
+
+impl LocalRegion {
+    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by signals and atomics. `until` is asked
+    /// once, and again whenever the word has changed.
+    ///
+    /// # Errors
+    /// A bad offset; the time limit passed; all other nodes are lost.
+    pub fn wait_until(&self, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
+        self.wait_for(None, offset, limit, until)
+    }
+
+    /// As [`LocalRegion::wait_until`], for a word that this peer is to change: if it is lost, the wait ends.
+    ///
+    /// # Errors
+    /// A bad offset; the time limit passed; the peer is lost.
+    pub fn wait_until_by(&self, peer: Rank, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
+        self.wait_for(Some(peer), offset, limit, until)
+    }
+
+    #[inline]
+    fn wait_for(
+        &self,
+        by: Option<Rank>,
+        offset: u64,
+        limit: Option<Duration>,
+        mut until: impl FnMut(u64) -> bool,
+    ) -> Result<u64> {
+        let region = &self.inner.region;
+        let (mut begun, mut changes) = (None, 0);
+        let mut word = region.load_u64(offset)?;
+        // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
+        while !until(word) {
+            // A neighbour may change it without end to what is not waited for.
+            if changes == CHANGES {
+                let begun: Instant = *begun.get_or_insert_with(Instant::now);
+                if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                    return Err(late(offset, begun));
+                }
+                changes = 0;
+            }
+            let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
+            // What a neighbour stores here no turn brings: looking at the word alone sees it soonest.
+            if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
+                (word, changes) = (now, changes + 1);
+                continue;
+            }
+            word = self.wait_for_change(by, offset, word, *begun.get_or_insert_with(Instant::now), limit)?;
+        }
+        Ok(word)
+    }
+
+    /// Wait by driving the engine, or by sleeping. (Apart, so that who needs neither does not bear what this takes.)
+    #[inline(never)]
+    fn wait_for_change(&self, by: Option<Rank>, offset: u64, word: u64, begun: Instant, limit: Option<Duration>) -> Result<u64> {
+        let Inner { node, region, .. } = &*self.inner;
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
+        match node.wait(deadline, || node.next_or_death(by, changed)) {
+            Some(Ok(word)) => Ok(word),
+            Some(Err((peer, death))) => Err(node.failure(&waiting(offset), Failure::PeerLost { peer, death })),
+            None => Err(late(offset, begun)),
+        }
+    }
+
+    /// May a neighbour have mapped it?
+    fn may_be_stored_to(&self) -> bool {
+        self.inner.region.kind() == RegionKind::Shared && self.inner.node.spins_on_words()
+    }
+}
+
+/// Changes of a word that is waited for between two looks at the clock.
+const CHANGES: u32 = 64;
+
+fn late(offset: u64, begun: Instant) -> Error {
+    Error::Timeout { what: waiting(offset), waited: begun.elapsed() }
+}
+
+fn waiting(offset: u64) -> String {
+    format!("waiting for the word at offset {offset} of a region")
+}
+
+/// Look again and again, for some microseconds. Between two looks there is a pause: a processor runs ahead and has looks under way that it must
+/// take back when the word changes under them, which takes longer than a pause does. (40 ns from one core to the next instead of 57,
+/// measured without anything else.)
+fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    const LOOKS: u32 = 128;
+    for _ in 0..LOOKS {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
