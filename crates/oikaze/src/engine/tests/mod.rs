@@ -1,127 +1,16 @@
 //! The engine by itself: turns over a wire in memory, time as the test says.
 
+mod wire;
+
 use super::*;
-use oikaze_os::link::{Arrival, Foreseen, LocalAddress, Outgoing, Scattered, Sink, Statistics};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::PageSet;
 use oikaze_protocol::limits::{ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT};
 use oikaze_protocol::rma::Rights;
-use oikaze_protocol::wind::{Body, Lane, Segment};
-use std::io;
-use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
-
-pub(super) type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
-
-/// One end of a wire between two engines.
-#[derive(Clone, Default)]
-pub(super) struct Wire {
-    pub(super) to: Queue,
-    pub(super) from: Queue,
-    pub(super) full: bool,
-    /// Takes no bulk.
-    pub(super) full_of_bulk: bool,
-    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine foresees them.
-    pub(super) scatters: bool,
-    /// Datagrams that came to their place.
-    pub(super) in_place: usize,
-}
-
-/// What a buffer of a socket holds.
-const BUFFER: usize = 64 << 10;
-
-impl Wire {
-    /// One run of equal datagrams, as the kernel joins them, with the first payloads where they are foreseen to belong.
-    fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {
-        let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
-            some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
-        };
-        let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() else { return arrivals(sink, run) };
-        let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag) else {
-            // It has been written to all the same.
-            (0..places.len() / payload).for_each(|slot| places.fill(slot * payload, &vec![0x33; payload]));
-            return arrivals(sink, run);
-        };
-        let slots = (places.len() / payload).min(run.len());
-        run[..slots].iter().enumerate().for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
-        let one = |at: usize| Scattered {
-            from: address(0),
-            head: &run[at][..head],
-            payload: places.part(at * payload, payload).unwrap(),
-            tag: &run[at][stride - tag..],
-            congested: false,
-        };
-        let placed = (0..slots).take_while(|at| sink.confirm(*at, &one(*at))).count();
-        let copies: Vec<Vec<u8>> = (placed..slots).map(one).map(|one| [one.head, one.payload, one.tag].concat()).collect();
-        (0..placed).for_each(|at| sink.take_scattered(one(at)));
-        self.in_place += placed;
-        arrivals(sink, &copies);
-        arrivals(sink, &run[slots..]);
-    }
-}
-
-pub(super) fn open<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
-    queue.lock().unwrap()
-}
-
-fn address(rank: Rank) -> SocketAddr {
-    ([127, 0, 0, 1], 1000 + rank as u16).into()
-}
-
-impl Link for Wire {
-    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
-        if self.full {
-            return Ok(0);
-        }
-        let taken = batch.iter().take_while(|datagram| !(self.full_of_bulk && datagram.lane == Lane::Bulk)).count();
-        for datagram in &batch[..taken] {
-            let mut bytes = datagram.head.to_vec();
-            datagram.payload.append_to(&mut bytes);
-            bytes.extend_from_slice(datagram.tag);
-            open(&self.to).push_back(bytes);
-        }
-        Ok(taken)
-    }
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
-        // There are two nodes: whoever is not us has sent it, and the address tells only that.
-        burst.iter().for_each(|bytes| take(Arrival::new(address(0), bytes)));
-        Ok(burst.len())
-    }
-    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        if !self.scatters {
-            return self.receive(&mut |arrival| sink.take(arrival));
-        }
-        let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
-        let mut rest = &burst[..];
-        while let Some(first) = rest.first() {
-            let alike = rest.iter().take(BUFFER / first.len().max(1)).take_while(|bytes| bytes.len() == first.len()).count();
-            let (run, later) = rest.split_at(alike.max(1));
-            self.run(sink, run);
-            rest = later;
-        }
-        Ok(burst.len())
-    }
-    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
-        Ok(Vec::new())
-    }
-    fn datagram_max(&self) -> usize {
-        usize::from(DATAGRAM_ETHERNET)
-    }
-    fn receive_buffer(&self) -> usize {
-        1 << 20
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    fn next_wakeup(&self) -> Option<Instant> {
-        (self.full || self.full_of_bulk).then(Instant::now)
-    }
-    fn statistics(&self) -> Statistics {
-        Statistics::default()
-    }
-}
+use oikaze_protocol::wind::{Body, Segment};
+use std::time::Duration;
+use wire::address;
+pub(super) use wire::{Queue, Wire, open};
 
 pub(super) struct Node {
     pub(super) engine: Engine<Wire, PageSet>,
