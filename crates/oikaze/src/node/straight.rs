@@ -9,7 +9,10 @@ use oikaze_protocol::wind::Class;
 /// Looks at the rings between two idle turns, of all neighbours together: a turn looks at much else, and at the clock.
 const GLANCES: usize = 32;
 /// Looks for a message, at the rings of all neighbours together, before a thread becomes the driver to wait for it: about a microsecond.
-const MOMENT: usize = 256;
+const MOMENT: usize = 32;
+/// Pauses between two of them. Each look takes the cache line of the next record from who is about to write it: one who sends many gets some records
+/// ahead meanwhile, and waits for a line once for all of them.
+const PAUSES: usize = 2;
 
 impl Node {
     /// Send a message straight into a neighbour's ring: the position there that settles it. Not if the engine is taken, or if what was asked for
@@ -48,7 +51,10 @@ impl Node {
 
     #[inline]
     fn take_within(&self, looks: usize, from: Option<Rank>) -> Option<Arrived> {
-        for _ in 0..looks {
+        for look in 0..looks {
+            if look > 0 {
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            }
             if let Some(arrived) = self.take_mail(from) {
                 return Some(arrived);
             }
