@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ENTRIES: usize = 64;
 /// "Page is swapped", in such an entry (Documentation/admin-guide/mm/pagemap.rst).
 const SWAPPED: u64 = 1 << 62;
-/// Longer ranges are looked at each time: that costs little beside what is done with them.
-const REMEMBERED: usize = 4;
+/// Pages of one range. Of a longer one each piece is remembered when it is sent or received.
+const REMEMBERED: usize = 1024;
 
 /// Does this machine swap, and can pages be fetched here (Linux 5.14)? As of the first time somebody asked.
 pub(super) fn is_on() -> bool {
