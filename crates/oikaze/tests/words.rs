@@ -72,6 +72,29 @@ fn many_are_refused_both_ways_at_once() {
     });
 }
 
+/// MEM-7.1: as many as a program likes to have under way at once, to itself, too.
+#[test]
+fn many_are_under_way_at_once() {
+    const MANY: u64 = 50_000;
+    for nodes in [1, 2] {
+        cluster(nodes, &Settings::default(), |job| {
+            let words = job.publish("words", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
+            let there = job.peer(nodes - 1 - job.rank()).unwrap().region("words").unwrap();
+            // Behind a fence they wait, and are let go at once.
+            let all: Vec<_> = job.batch(|| {
+                let first = there.fetch_add(0, 1);
+                job.fence();
+                std::iter::once(first).chain((1..MANY).map(|_| there.fetch_add(0, 1))).collect()
+            });
+            let seen = all.into_iter().map(|one| one.wait_for(PATIENCE).unwrap());
+            assert!(seen.eq(0..MANY));
+            job.barrier().unwrap();
+            assert_eq!(words.word::<u64>(0).load().unwrap(), MANY);
+            job.barrier().unwrap();
+        });
+    }
+}
+
 /// MEM-5.2, MEM-5.4: on a bad network each is done once, fetching or not, narrow or wide.
 #[test]
 fn sums_are_conserved_over_a_faulty_network() {
