@@ -1,11 +1,13 @@
 //! A peer on the same machine: its messages go through rings in shared memory, with the same heads and bodies as over Wind, and the same is
 //! said of what became of them (spec/memory.md, MEM-16). The connection beside it stays: for its signs of life, and its goodbye.
 
+mod credit;
 #[cfg(test)]
 mod hostile;
 mod incoming;
 mod outgoing;
 mod passage;
+mod record;
 #[cfg(test)]
 pub(super) mod tests;
 

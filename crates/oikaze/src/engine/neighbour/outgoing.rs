@@ -5,12 +5,14 @@
 //! WIND-2.3 allows.
 
 use super::Settled;
+use super::credit::Credit;
+use super::record::{self, Put, put_user};
 use oikaze_os::memory::RegionTable;
-use oikaze_os::neighbour::{Full, Part, STEP_BODY, Writer};
-use oikaze_protocol::limits::{BODY_MAX, CREDIT, CREDIT_OVERHEAD, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
+use oikaze_os::neighbour::{Part, Writer};
+use oikaze_protocol::limits::{BODY_MAX, CREDIT, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
-use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
-use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Rows, Segment, Token};
+use oikaze_protocol::rma::{USER_HEAD, user_head};
+use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
 
 /// Messages that went straight and are waited for as one.
@@ -81,50 +83,6 @@ enum What {
     },
 }
 
-/// What the reader must keep until its user reads it.
-#[derive(Debug, Default)]
-struct Credit {
-    outstanding: u64,
-    returned: u64,
-}
-
-impl Credit {
-    fn charge_of(message: &Message) -> u64 {
-        if message.credited { Self::charge(message.body.len()) } else { 0 }
-    }
-
-    fn charge(len: u64) -> u64 {
-        len + CREDIT_OVERHEAD
-    }
-
-    /// Is there so much left of what the neighbour keeps until its user reads it (MEM-16.6)?
-    fn is_there(&mut self, charge: u64, writer: &Writer) -> bool {
-        let fits = |outstanding: u64| charge == 0 || outstanding + charge <= CREDIT;
-        if fits(self.outstanding) {
-            return true;
-        }
-        let returned = writer.returned();
-        self.outstanding = self.outstanding.saturating_sub(returned.saturating_sub(self.returned));
-        self.returned = self.returned.max(returned);
-        fits(self.outstanding)
-    }
-}
-
-/// What became of an attempt to put a message in.
-enum Put {
-    Done,
-    Full,
-    /// Its source is gone.
-    Gone,
-}
-
-impl Put {
-    /// The source could not be read. If it is absent, it is being fetched (MEM-1.12), and the message waits, as for room.
-    fn without(absent: bool) -> Put {
-        if absent { Put::Full } else { Put::Gone }
-    }
-}
-
 impl Outgoing {
     #[inline]
     pub fn post(&mut self, message: Message, memory: &RegionTable, writer: &mut Writer) -> Result<(), PostError> {
@@ -142,7 +100,7 @@ impl Outgoing {
         if self.waiting() == 0 && self.credit.is_there(Credit::charge_of(&message), writer) {
             match self.begin(&message, memory, writer) {
                 Put::Full => {}
-                Put::Done => {
+                Put::Done(_) => {
                     self.pump(memory, writer);
                     return Ok(());
                 }
@@ -179,7 +137,7 @@ impl Outgoing {
             Err(_) => return None,
         };
         self.posted += 1;
-        self.credit.outstanding += charge;
+        self.credit.take(charge);
         Some(end)
     }
 
@@ -226,7 +184,7 @@ impl Outgoing {
             }
             let Some(Waiting { message, number }) = self.next(writer) else { return any };
             match self.begin(&message, memory, writer) {
-                Put::Done => any = true,
+                Put::Done(_) => any = true,
                 Put::Gone => self.lost.push_back(message.token),
                 Put::Full => {
                     let passes = message.class == Class::Unordered && !message.credited;
@@ -273,28 +231,19 @@ impl Outgoing {
         let heading = Heading { kind: Kind::Whole, class, head: message.head.len(), len: 0, flag: false };
         let put = if len > RECORD_BODY as u64 {
             let parts = [Part::Bytes(&len.to_le_bytes()), Part::Bytes(&message.head)];
-            writer.put(Heading { kind: Kind::Begin, ..heading }, &parts)
-        } else if let Body::Segment(segment) = message.body {
-            let Segment { region, offset, len } = segment;
-            let Some(gather) = memory.gather(segment) else { return Put::without(memory.is_absent(region, offset, len)) };
-            let parts = [Part::Bytes(&message.head), Part::Region(&gather, 0, gather.len())];
-            writer.put(heading, &parts)
-        } else if let Body::Rows(rows) = &message.body {
-            let Some(bytes) = packed(&mut self.packed, rows, 0, len as usize, memory) else {
-                return Put::without(is_absent(rows, memory));
-            };
-            writer.put(heading, &[Part::Bytes(&message.head), Part::Bytes(bytes)])
+            Put::of(writer.put(Heading { kind: Kind::Begin, ..heading }, &parts))
         } else {
-            writer.put(heading, &[Part::Bytes(&message.head), Part::Bytes(message.body.bytes())])
+            let whole = 0..usize::try_from(len).unwrap_or(usize::MAX);
+            record::put(heading, &message.head, &message.body, whole, memory, &mut self.packed, writer)
         };
-        let Ok(end) = put else { return Put::Full };
-        self.credit.outstanding += charge;
+        let Put::Done(end) = put else { return put };
+        self.credit.take(charge);
         if len > RECORD_BODY as u64 {
             self.under_way = Some(UnderWay { body: Some(message.body.clone()), len, at: 0, token, charge });
         } else {
             self.unsettled.push_back(Unsettled { end, what: What::Message { token, charge } });
         }
-        Put::Done
+        Put::Done(end)
     }
 
     /// Put in as much of the message under way as there is room for. Is there none under way any more?
@@ -302,33 +251,26 @@ impl Outgoing {
         while let Some(under_way) = &mut self.under_way {
             let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX);
             let (from, len) = (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
-            let piece = Heading::plain(Kind::Piece, 0);
             let put = match &under_way.body {
-                None => writer.put(Heading::plain(Kind::Withdrawn, 0), &[]),
-                Some(Body::Segment(segment)) => match memory.gather(*segment) {
-                    Some(gather) => writer.put(piece, &[Part::Region(&gather, from, len)]),
-                    None if memory.is_absent(segment.region, segment.offset, segment.len) => return false,
-                    None => {
-                        self.lost.push_back(under_way.give_up());
-                        continue;
-                    }
-                },
-                Some(Body::Rows(rows)) => match packed(&mut self.packed, rows, under_way.at, len, memory) {
-                    Some(bytes) => writer.put(piece, &[Part::Bytes(bytes)]),
-                    None if is_absent(rows, memory) => return false,
-                    None => {
-                        self.lost.push_back(under_way.give_up());
-                        continue;
-                    }
-                },
-                Some(body) => writer.put(piece, &[Part::Bytes(body.bytes().get(from..from + len).unwrap_or_default())]),
+                None => Put::of(writer.put(Heading::plain(Kind::Withdrawn, 0), &[])),
+                Some(body) => {
+                    let piece = Heading::plain(Kind::Piece, 0);
+                    record::put(piece, &[], body, from..from.saturating_add(len), memory, &mut self.packed, writer)
+                }
             };
-            let Ok(end) = put else { return false };
+            let end = match put {
+                Put::Done(end) => end,
+                Put::Full => return false,
+                Put::Gone => {
+                    self.lost.push_back(under_way.give_up());
+                    continue;
+                }
+            };
             *any = true;
             under_way.at += len as u64;
             let UnderWay { token, charge, .. } = *under_way;
             if under_way.body.is_none() {
-                self.credit.outstanding = self.credit.outstanding.saturating_sub(charge);
+                self.credit.give_back(charge);
                 self.under_way = None;
             } else if under_way.at == under_way.len {
                 self.unsettled.push_back(Unsettled { end, what: What::Message { token, charge } });
@@ -372,7 +314,7 @@ impl Outgoing {
             What::Message { token, charge } => {
                 if refusal.is_some() {
                     // Nobody reads what was refused.
-                    self.credit.outstanding = self.credit.outstanding.saturating_sub(charge);
+                    self.credit.give_back(charge);
                 }
                 Ok(Some(Settled::Message(token, refusal.map_or(Ok(()), Err))))
             }
@@ -409,7 +351,7 @@ impl Outgoing {
         if let Some(under_way) = self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token)) {
             under_way.give_up();
             if writer.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok() {
-                self.credit.outstanding = self.credit.outstanding.saturating_sub(under_way.charge);
+                self.credit.give_back(under_way.charge);
                 self.under_way = None;
             }
         }
@@ -438,29 +380,4 @@ impl Outgoing {
         });
         self.lost.into_iter().chain(unsettled).chain(self.under_way.map(|under_way| under_way.token)).chain(waiting)
     }
-}
-
-/// Put a user's message in, as a whole.
-#[inline]
-fn put_user(heading: Heading, head: [u8; USER_HEAD], body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
-    let mut step = [0; STEP_BODY];
-    let (front, rest) = step.split_at_mut(USER_HEAD);
-    let Some(room) = rest.get_mut(..body.len()) else {
-        return writer.put(heading, &[Part::Bytes(&head), Part::Bytes(body)]);
-    };
-    // What fits into a step is copied there as one, of known length.
-    front.copy_from_slice(&head);
-    room.copy_from_slice(body);
-    writer.put_step(heading, USER_HEAD + body.len(), &step)
-}
-
-fn is_absent(rows: &Rows, memory: &RegionTable) -> bool {
-    rows.block.hull().is_some_and(|len| memory.is_absent(rows.region, rows.block.offset, len))
-}
-
-/// Bytes of rows from `start` on, packed. `None`: their region is gone.
-fn packed<'s>(scratch: &'s mut Vec<u8>, rows: &Rows, start: u64, len: usize, memory: &RegionTable) -> Option<&'s [u8]> {
-    scratch.resize(len.max(scratch.len()), 0);
-    let bytes = scratch.get_mut(..len)?;
-    read_rows(rows, start, bytes, memory).then_some(bytes)
 }
