@@ -33,6 +33,8 @@ pub(super) struct Neighbours {
     link_every: Duration,
     link_looked: Time,
     checked: Time,
+    /// Somebody rang, and was heard: a thread that sleeps is not told again, and the neighbour believes it awake.
+    rung: bool,
     /// Some thread may have slept since then: whoever rang has left something to be heard.
     dozed: bool,
     /// Regions of neighbours that are mapped, or asked for.
@@ -97,6 +99,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[must_use]
     pub fn neighbours_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.neighbours.watch.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Has a turn heard what a sleeping thread waits for? Then that thread must look at the rings, and say anew that it sleeps (MEM-16.5).
+    pub fn take_rung(&mut self) -> bool {
+        std::mem::take(&mut self.neighbours.rung)
     }
 
     /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything come meanwhile?
@@ -205,7 +212,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         (neighbours.checked, neighbours.dozed) = (now, false);
         neighbours.forget_stragglers();
         let Some(watch) = &neighbours.watch else { return 0 };
+        let rung = &mut neighbours.rung;
         watch.look(|called| {
+            *rung = true;
             let Some(neighbour) = peers.get_mut(called.number).and_then(|peer| peer.neighbour.as_mut()) else { return };
             if !hear(neighbour) || called.ended {
                 watch.remove(&neighbour.pair.line);

@@ -38,6 +38,7 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
 use spinning::Spinning;
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -172,11 +173,13 @@ impl Node {
     ) -> Work {
         let mut total = Work::default();
         let mut first = Some(now);
+        let rung = Cell::new(false);
         let one = |engine: &mut RealEngine| {
             let now = first.take().unwrap_or_else(|| self.now());
             let work = turn(engine, now);
             let next = self.due(engine);
             self.collect(engine);
+            rung.set(rung.get() | engine.take_rung());
             self.publisher.look(engine, self.mailbox.len(), now);
             total.add(work);
             (work, next.unwrap_or(Time(u64::MAX)))
@@ -184,6 +187,9 @@ impl Node {
         self.engine.run(engine, one, |work, next, sooner| {
             if sooner || work.more || work.settled > 0 || work.received > 0 {
                 self.announce(work, next);
+            }
+            if rung.take() {
+                self.wake_sleepers();
             }
         });
         total
@@ -224,6 +230,13 @@ impl Node {
         } else {
             self.helper.wake_before(next);
         }
+    }
+
+    /// Whoever sleeps on the socket looks at everything anew. (Who only just begins to sees what the turn has left, when it looks for the last time.)
+    fn wake_sleepers(&self) {
+        fence(Ordering::SeqCst);
+        self.driver.wake();
+        self.helper.wake();
     }
 
     fn wake_waiters(&self, settled: bool) {

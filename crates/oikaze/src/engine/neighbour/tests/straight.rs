@@ -222,3 +222,19 @@ fn who_refuses_what_went_straight_is_damaged() {
     node.turn(Time(2_000_000));
     assert!(!node.engine.is_neighbour(1));
 }
+
+/// MEM-16.5: a turn that hears the bell in place of the thread that sleeps says so, once: the neighbour believes that thread awake.
+#[test]
+fn who_hears_the_bell_for_a_sleeper_tells() {
+    let mut two = Two::new();
+    two.turn();
+    assert!(!two.b.engine.doze());
+    let now = two.now;
+    two.b.turn(now);
+    assert!(!two.b.engine.take_rung(), "nobody rang");
+    assert!(!two.b.engine.doze());
+    let _ = two.a.ask(send(Class::Ordered, 1, Body::Empty));
+    two.turn();
+    assert!(two.b.engine.take_rung() && !two.b.engine.take_rung());
+    assert_eq!(two.b.engine.take_arrived().map(|arrived| arrived.tag), Some(1));
+}
