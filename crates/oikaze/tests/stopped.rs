@@ -104,6 +104,13 @@ fn nobody_is_waited_for(job: &Job) {
         assert_eq!(lost.lost_peer(), Some(1), "{lost}");
     }
     assert!(job.receive_batch(1, None).is_empty());
+    // Whatever else changes it meanwhile.
+    let changed = word.wait_until_by(1, 0, None, |before| {
+        assert!(begun.elapsed() < PATIENCE, "it is waited for without end");
+        word.store_u64(0, before + 1).unwrap();
+        false
+    });
+    assert_eq!(changed.unwrap_err().lost_peer(), Some(1));
     assert!(begun.elapsed() < PATIENCE, "that was the time limit");
 }
 

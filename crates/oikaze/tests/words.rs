@@ -3,7 +3,7 @@
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Combine, Refusal, Region, Rights};
+use oikaze::{Combine, Error, Refusal, Region, Rights};
 use std::time::{Duration, Instant};
 use support::cluster;
 
@@ -96,6 +96,22 @@ fn many_are_under_way_at_once() {
             job.barrier().unwrap();
         });
     }
+}
+
+/// A word that has changed whenever it is looked at again is waited for no longer than asked.
+#[test]
+fn a_word_that_never_rests_is_waited_for_no_longer_than_asked() {
+    cluster(1, &Settings::default(), |job| {
+        let word = job.register(Region::zeroed(8).unwrap()).unwrap();
+        let begun = Instant::now();
+        let change = |before: u64| {
+            assert!(begun.elapsed() < PATIENCE, "it is waited for without end");
+            word.store_u64(0, before + 1).unwrap();
+            false
+        };
+        let late = word.wait_until(0, Some(Duration::from_millis(1)), change).unwrap_err();
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+    });
 }
 
 /// MEM-5.2, MEM-5.4: on a bad network each is done once, fetching or not, narrow or wide.

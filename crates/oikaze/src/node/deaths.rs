@@ -31,11 +31,16 @@ impl Node {
         deaths?.into_iter().find(|(_, death)| *death != Death::Closed)
     }
 
-    /// What is next of this peer, or of any; or that the peer is dead, or all are, and nothing of it is left (MEM-7.6).
-    pub fn next_or_death<T>(&self, from: Option<Rank>, next: impl FnMut() -> Option<T>) -> Option<Result<T, (Rank, Death)>> {
-        mailbox::next_or_end(next, || match from {
+    /// Is this peer lost, or, if it is none in particular, are all?
+    pub fn loss_of(&self, peer: Option<Rank>) -> Option<(Rank, Death)> {
+        match peer {
             Some(peer) => Some((peer, self.death_of(peer)?)),
             None => self.death_of_all(),
-        })
+        }
+    }
+
+    /// What is next of this peer, or of any; or that the peer is dead, or all are, and nothing of it is left (MEM-7.6).
+    pub fn next_or_death<T>(&self, from: Option<Rank>, next: impl FnMut() -> Option<T>) -> Option<Result<T, (Rank, Death)>> {
+        mailbox::next_or_end(next, || self.loss_of(from))
     }
 }

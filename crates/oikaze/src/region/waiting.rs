@@ -5,6 +5,7 @@ use crate::engine::Failure;
 use crate::{Error, Result};
 use oikaze_os::memory::RegionKind;
 use oikaze_protocol::Rank;
+use oikaze_protocol::wind::Death;
 use std::time::{Duration, Instant};
 
 impl LocalRegion {
@@ -38,18 +39,19 @@ impl LocalRegion {
         let mut word = region.load_u64(offset)?;
         // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
         while !until(word) {
-            // A neighbour may change it without end to what is not waited for.
+            // Others may change it without end to what is not waited for.
             if changes == CHANGES {
-                let begun: Instant = *begun.get_or_insert_with(Instant::now);
-                if limit.is_some_and(|limit| begun.elapsed() >= limit) {
-                    return Err(late(offset, begun));
+                if let Some(end) = self.end_of_wait(by, offset, *begun.get_or_insert_with(Instant::now), limit) {
+                    word = region.load_u64(offset)?;
+                    return if until(word) { Ok(word) } else { Err(end) };
                 }
                 changes = 0;
             }
+            changes += 1;
             let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
             // What a neighbour stores here no turn brings: looking at the word alone sees it soonest.
             if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
-                (word, changes) = (now, changes + 1);
+                word = now;
                 continue;
             }
             word = self.wait_for_change(by, offset, word, *begun.get_or_insert_with(Instant::now), limit)?;
@@ -65,9 +67,22 @@ impl LocalRegion {
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
         match node.wait(deadline, || node.next_or_death(by, changed)) {
             Some(Ok(word)) => Ok(word),
-            Some(Err((peer, death))) => Err(node.failure(&waiting(offset), Failure::PeerLost { peer, death })),
+            Some(Err(loss)) => Err(self.lost(offset, loss)),
             None => Err(late(offset, begun)),
         }
+    }
+
+    /// Has it lasted for too long, or is nobody left who would do what is waited for? What was done before is seen by who looks once more.
+    #[cold]
+    fn end_of_wait(&self, by: Option<Rank>, offset: u64, begun: Instant, limit: Option<Duration>) -> Option<Error> {
+        match self.inner.node.loss_of(by) {
+            Some(loss) => Some(self.lost(offset, loss)),
+            None => limit.is_some_and(|limit| begun.elapsed() >= limit).then(|| late(offset, begun)),
+        }
+    }
+
+    fn lost(&self, offset: u64, (peer, death): (Rank, Death)) -> Error {
+        self.inner.node.failure(&waiting(offset), Failure::PeerLost { peer, death })
     }
 
     /// May a neighbour have mapped it?
@@ -76,7 +91,7 @@ impl LocalRegion {
     }
 }
 
-/// Changes of a word that is waited for between two looks at the clock.
+/// Changes of a word that is waited for between two looks at the clock, and at who is lost.
 const CHANGES: u32 = 64;
 
 fn late(offset: u64, begun: Instant) -> Error {
