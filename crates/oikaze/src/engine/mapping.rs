@@ -82,6 +82,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Self { peers, neighbours, news, .. } = self;
         let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return };
         while let Some(given) = neighbour.next_given() {
+            // Somebody's bell may be heard with it.
+            neighbours.rung = true;
             let mapped = if given.is_there { map(neighbour, given.key) } else { None };
             let outcome = mapped.map_or(Value::Done, |mapped| {
                 neighbours.maps.mapped.push((rank, given.key, Arc::downgrade(&mapped)));

@@ -34,7 +34,7 @@ pub(super) struct Neighbours {
     link_looked: Time,
     checked: Time,
     /// Somebody rang, and was heard: a thread that sleeps is not told again, and the neighbour believes it awake.
-    rung: bool,
+    pub rung: bool,
     /// Some thread may have slept since then: whoever rang has left something to be heard.
     dozed: bool,
     /// Regions of neighbours that are mapped, or asked for.

@@ -193,6 +193,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Self { peers, neighbours, news, .. } = self;
         let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return };
         while let Some((number, done)) = neighbour.next_swapped() {
+            neighbours.rung = true;
             let asked = &mut neighbours.swaps.asked;
             let Some(at) = asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number)) else { continue };
             let asked = asked.swap_remove(at);
@@ -213,6 +214,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
             while let Some(number) = self.neighbour(rank).and_then(Neighbour::next_swap) {
+                self.neighbours.rung = true;
                 let offer = self.neighbour(rank).and_then(|neighbour| hear(neighbour, false, number));
                 match offer.ok_or(()).and_then(|offer| self.admit(rank, offer)) {
                     Ok(wanted) => self.neighbours.swaps.wanted.push(wanted),

@@ -238,3 +238,19 @@ fn who_hears_the_bell_for_a_sleeper_tells() {
     assert!(two.b.engine.take_rung() && !two.b.engine.take_rung());
     assert_eq!(two.b.engine.take_arrived().map(|arrived| arrived.tag), Some(1));
 }
+
+/// MEM-16.5: also where it is heard beside memory that has come.
+#[test]
+fn who_hears_the_bell_beside_a_gift_tells() {
+    let mut two = Two::new();
+    let region = Region::shared(4096).unwrap();
+    let key = two.b.engine.memory().insert(region, Rights::ALL).unwrap().key;
+    let asked = two.a.ask(Request::Map { at: 1, key });
+    let now = two.now;
+    two.a.turn(now);
+    assert!(!two.a.engine.doze());
+    two.b.turn(now);
+    two.a.turn(now);
+    assert!(matches!(asked.outcome(), Some(Ok(Value::Mapped(_)))));
+    assert!(two.a.engine.take_rung() && !two.a.engine.take_rung());
+}
