@@ -133,3 +133,22 @@ fn pages_that_cannot_be_had_are_an_error() {
         job.barrier().unwrap();
     });
 }
+
+/// MEM-1.12: the same of a file that a program has lent.
+#[test]
+fn lent_pages_that_cannot_be_had_are_an_error() {
+    pair(|job| {
+        let (file, region) = evicted("lent", job.rank());
+        let _here = job.publish("memory", Region::zeroed(LEN).unwrap(), Rights::ALL).unwrap();
+        file.set_len(8192).unwrap();
+        for at in [1 - job.rank(), job.rank()] {
+            let there = job.peer(at).unwrap().region("memory").unwrap();
+            for (offset, len) in [(8192, 8), (0, 20_000), (8192, 200_000)] {
+                let put = |bytes: &[u8]| job.scope(|scope| scope.put(&there, 0, bytes)?.wait_for(PATIENCE));
+                let text = region.with_bytes(offset, len, put).unwrap().unwrap_err().to_string();
+                assert!(text.contains("this operation's own memory cannot be had"), "{text}");
+            }
+        }
+        job.barrier().unwrap();
+    });
+}

@@ -1,7 +1,7 @@
 //! Memory of this node that requests name, as source or destination: is it still there? (MEM-1.5, MEM-1.8)
 
-use super::Engine;
 use super::submission::Request;
+use super::{Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::RmaError;
@@ -34,6 +34,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let usable = range.is_some_and(|(offset, len)| self.memory.is_usable(region, offset, len));
         let error = if self.memory.region(region).is_none() { RmaError::DestinationGone } else { RmaError::Absent };
         (!usable).then_some(error)
+    }
+
+    /// A body in this region could not be read.
+    pub(super) fn why_unreadable(&self, region: Option<u32>) -> Failure {
+        let gone = region.is_none_or(|region| self.memory.region(region).is_none());
+        Failure::Remote(if gone { RmaError::SourceGone } else { RmaError::Absent })
     }
 
     /// Is what the body names still registered?

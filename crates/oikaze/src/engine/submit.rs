@@ -9,7 +9,7 @@ use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::POST_INLINE;
-use oikaze_protocol::rma::{Memory, Rma, RmaError, read_rows};
+use oikaze_protocol::rma::{Memory, Rma, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Message, Refusal, Token};
 use std::sync::Arc;
@@ -155,8 +155,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             message.body = copy;
         } else if !self.is_readable(&message.body) {
             self.rma.unposted(&message);
-            let gone = message.body.region().is_none_or(|region| self.memory.region(region).is_none());
-            return self.fail(to, token, Failure::Remote(if gone { RmaError::SourceGone } else { RmaError::Absent }));
+            return self.fail(to, token, self.why_unreadable(message.body.region()));
         }
         let Self { peers, memory, .. } = self;
         let posted = if let Some(Peer { neighbour: Some(neighbour), .. }) = peers.get_mut(to) {

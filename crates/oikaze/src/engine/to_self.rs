@@ -3,8 +3,8 @@
 //! The user's take of this node's credit, as any peer's do (MEM-8.1): else a program that sends to itself and does not read would fill its
 //! memory. What needs none passes those that wait for it, as in a ring (MEM-16.3).
 
+use super::Engine;
 use super::upward::Upward;
-use super::{Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT};
@@ -94,10 +94,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Body::Inline(bytes) => bytes,
             Body::Segment(segment) => {
                 let mut bytes = vec![0; usize::try_from(segment.len).unwrap_or(0)];
-                if !self.memory.read(segment.region, segment.offset, &mut bytes) {
-                    let me = self.me;
+                self.memory.wait_for_pages(true);
+                let read = self.memory.read(segment.region, segment.offset, &mut bytes);
+                self.memory.wait_for_pages(false);
+                if !read {
                     self.to_self.give_back(charge);
-                    self.fail(me, message.token, Failure::Cancelled);
+                    self.fail(self.me, message.token, self.why_unreadable(Some(segment.region)));
                     return true;
                 }
                 bytes
@@ -137,7 +139,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Ok(true) => self.acknowledged(token),
             Ok(false) => {
                 self.rma.withdrawn(self.me, number);
-                self.fail(self.me, token, Failure::Cancelled);
+                self.fail(self.me, token, self.why_unreadable(Some(rows.region)));
             }
             Err(refusal) => self.refused(token, refusal),
         }
@@ -170,9 +172,9 @@ mod tests {
     use super::super::tests::{Node, pair};
     use super::super::{Completion, Failure, Request, Value};
     use oikaze_os::memory::Region;
-    use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT};
+    use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT, PAGE};
     use oikaze_protocol::rma::{Rights, RmaError};
-    use oikaze_protocol::wind::{Body, Class, Refusal};
+    use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
     use std::sync::Arc;
 
     const EACH: usize = 1 << 20;
@@ -209,6 +211,28 @@ mod tests {
         }
         assert_eq!(tags, (0..60).filter(|tag| *tag != 40).collect::<Vec<_>>());
         assert_eq!(sent[40].outcome(), Some(Err(Failure::Cancelled)));
+    }
+
+    /// MEM-1.12: pages of a source that have gone while its message waited for credit are waited for.
+    #[test]
+    fn a_source_that_has_gone_again_is_waited_for() {
+        let (mut node, _, now) = pair();
+        let first = send(&node, Class::Ordered, 0, CREDIT as usize - 1000);
+        let (source, disk) = Region::staged(PAGE).unwrap();
+        source.fill(0, PAGE as u64, 7).unwrap();
+        let region = node.engine.memory().insert_local(source).unwrap();
+        let body = Body::Segment(Segment { region, offset: 0, len: PAGE as u64 });
+        let waiting = node.ask(Request::Send { to: 0, class: Class::Ordered, tag: 1, body });
+        let behind = send(&node, Class::Ordered, 2, 1);
+        node.turn(now);
+        assert!(first.is_done() && !waiting.is_done());
+        disk.evict(0..1);
+        let read = node.engine.take_arrived().unwrap().body.len() as u64;
+        let _ = node.ask(Request::Consumed { from: 0, messages: 1, bytes: read });
+        node.turn(now);
+        assert_eq!((waiting.outcome(), behind.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
+        let arrived: Vec<_> = std::iter::from_fn(|| node.engine.take_arrived()).map(|one| (one.tag, one.body.to_vec())).collect();
+        assert_eq!(arrived, [(1, vec![7; PAGE]), (2, vec![1])]);
     }
 
     /// As over the network: WIND-6.4, WIND-6.3.
