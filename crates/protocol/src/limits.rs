@@ -186,6 +186,8 @@ pub const PRESENT_PAUSE_MIN: Duration = Duration::from_micros(100);
 pub const PRESENT_PAUSE_MAX: Duration = Duration::from_millis(20);
 /// … until it has been tried for so long: what a slow disk takes for pages that many wait for.
 pub const PRESENT_TIME: Duration = Duration::from_secs(30);
+/// Ranges of one region that are fetched at a time, and those that could not be and were not asked for again (MEM-9.1).
+pub const FETCHED_AT_ONCE: usize = 1024;
 /// Accesses refused to peers that a node remembers one by one; all are counted.
 pub const REFUSALS_KEPT: usize = 256;
 /// Answers to one peer that Wind has not taken yet.

@@ -2,6 +2,7 @@
 
 use super::Region;
 use core::ptr::NonNull;
+use oikaze_protocol::limits::FETCHED_AT_ONCE;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use std::ops::Range;
@@ -55,7 +56,8 @@ struct Wanted {
     lost: Arc<Lost>,
 }
 
-/// Ranges of one registration that are being fetched, and those that could not be, until somebody has been told.
+/// Ranges of one registration that are being fetched, and those that could not be, until somebody has been told; so many of each at most
+/// ([`FETCHED_AT_ONCE`]).
 #[derive(Debug, Default)]
 pub(super) struct Lost(Mutex<Ranges>);
 
@@ -74,10 +76,10 @@ impl Lost {
         lost.len() < before
     }
 
-    /// Somebody wants these bytes; are they not being fetched already?
+    /// Somebody wants these bytes; are they not being fetched already, and is there room for more? (If not, whoever wants them asks again.)
     fn begin(&self, range: &Range<u64>) -> bool {
         let fetching = &mut self.ranges().fetching;
-        let new = !fetching.contains(range);
+        let new = fetching.len() < FETCHED_AT_ONCE && !fetching.contains(range);
         if new {
             fetching.push(range.clone());
         }
@@ -88,6 +90,10 @@ impl Lost {
         let mut ranges = self.ranges();
         ranges.fetching.retain(|one| *one != range);
         if !fetched && !ranges.lost.contains(&range) {
+            if ranges.lost.len() >= FETCHED_AT_ONCE {
+                // Who asked for it has given up, or finds it lost again.
+                ranges.lost.remove(0);
+            }
             ranges.lost.push(range);
         }
     }
@@ -203,6 +209,18 @@ mod tests {
         file.set_len(LEN as u64).unwrap();
         region.make_present(8192, 100).unwrap();
         assert_eq!(table.locate(registered.key, 8192, 100, Rights::READ), Ok(registered.slot));
+    }
+
+    /// MEM-9.1: whoever asks for one range after another does not fill this node's memory.
+    #[test]
+    fn what_is_fetched_or_lost_at_a_time_is_bounded() {
+        let lost = Lost::default();
+        let ranges = || (0..100_000).map(|at| 8 * at..8 * at + 8);
+        let begun: Vec<_> = ranges().filter(|range| lost.begin(range)).collect();
+        assert!(begun.len() <= FETCHED_AT_ONCE && lost.ranges().fetching.len() == begun.len());
+        ranges().for_each(|range| lost.end(range, false));
+        assert!(lost.ranges().fetching.is_empty() && lost.ranges().lost.len() <= FETCHED_AT_ONCE);
+        assert!(lost.take(&(0..u64::MAX)) && begun.iter().all(|range| lost.begin(range)));
     }
 
     #[test]
