@@ -41,9 +41,12 @@ impl LocalRegion {
         while !until(word) {
             // Others may change it without end to what is not waited for.
             if changes == CHANGES {
-                if let Some(end) = self.end_of_wait(by, offset, *begun.get_or_insert_with(Instant::now), limit) {
+                let begun: Instant = *begun.get_or_insert_with(Instant::now);
+                let loss = self.inner.node.loss_of(by);
+                if loss.is_some() || limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                    // What was done before that is seen now.
                     word = region.load_u64(offset)?;
-                    return if until(word) { Ok(word) } else { Err(end) };
+                    return if until(word) { Ok(word) } else { Err(self.in_vain(offset, begun, loss)) };
                 }
                 changes = 0;
             }
@@ -67,22 +70,19 @@ impl LocalRegion {
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
         match node.wait(deadline, || node.next_or_death(by, changed)) {
             Some(Ok(word)) => Ok(word),
-            Some(Err(loss)) => Err(self.lost(offset, loss)),
-            None => Err(late(offset, begun)),
+            Some(Err(loss)) => Err(self.in_vain(offset, begun, Some(loss))),
+            None => Err(self.in_vain(offset, begun, None)),
         }
     }
 
-    /// Has it lasted for too long, or is nobody left who would do what is waited for? What was done before is seen by who looks once more.
+    /// Who was to change it is lost; or it has lasted for too long.
     #[cold]
-    fn end_of_wait(&self, by: Option<Rank>, offset: u64, begun: Instant, limit: Option<Duration>) -> Option<Error> {
-        match self.inner.node.loss_of(by) {
-            Some(loss) => Some(self.lost(offset, loss)),
-            None => limit.is_some_and(|limit| begun.elapsed() >= limit).then(|| late(offset, begun)),
+    fn in_vain(&self, offset: u64, begun: Instant, loss: Option<(Rank, Death)>) -> Error {
+        let what = format!("waiting for the word at offset {offset} of a region");
+        match loss {
+            Some((peer, death)) => self.inner.node.failure(&what, Failure::PeerLost { peer, death }),
+            None => Error::Timeout { what, waited: begun.elapsed() },
         }
-    }
-
-    fn lost(&self, offset: u64, (peer, death): (Rank, Death)) -> Error {
-        self.inner.node.failure(&waiting(offset), Failure::PeerLost { peer, death })
     }
 
     /// May a neighbour have mapped it?
@@ -93,14 +93,6 @@ impl LocalRegion {
 
 /// Changes of a word that is waited for between two looks at the clock, and at who is lost.
 const CHANGES: u32 = 64;
-
-fn late(offset: u64, begun: Instant) -> Error {
-    Error::Timeout { what: waiting(offset), waited: begun.elapsed() }
-}
-
-fn waiting(offset: u64) -> String {
-    format!("waiting for the word at offset {offset} of a region")
-}
 
 /// Look again and again, for some microseconds. Between two looks there is a pause: a processor runs ahead and has looks under way that it must
 /// take back when the word changes under them, which takes longer than a pause does. (40 ns from one core to the next instead of 57,
