@@ -7,9 +7,9 @@
 use super::super::tests::Node;
 use super::super::{Completion, Request};
 use super::tests::facing_a_hostile_one;
-use oikaze_os::memory::{Region, Registered};
+use oikaze_os::memory::{Disk, Region, Registered};
 use oikaze_os::neighbour::{Pair, Part};
-use oikaze_protocol::limits::{CONNECT_TIME, HEAD_MAX, RECORD_BODY};
+use oikaze_protocol::limits::{CONNECT_TIME, HEAD_MAX, PRESENT_PAUSE_MAX, RECORD_BODY};
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{AtomicOp, Rights};
 use oikaze_protocol::time::Time;
@@ -45,6 +45,9 @@ struct Honest {
     now: Time,
     /// Written by anybody, read by anybody, closed to all; and where gets go.
     open: (Region, Registered),
+    /// As open, but its pages come and go.
+    far: (Region, Registered),
+    disk: Disk,
     readable: (Region, Registered),
     closed: (Region, Registered),
     into: (Region, Registered),
@@ -61,7 +64,9 @@ impl Honest {
         };
         let (open, readable) = (region(1, Rights::ALL, true), region(2, Rights::READ, true));
         let (closed, into) = (region(3, Rights::NONE, false), region(4, Rights::NONE, false));
-        Self { node, now: Time(1), open, readable, closed, into, begun: Vec::new() }
+        let (far, disk) = Region::staged(LEN).unwrap();
+        let registered = node.engine.memory().insert(far.clone(), Rights::ALL).unwrap();
+        Self { node, now: Time(1), open, far: (far, registered), disk, readable, closed, into, begun: Vec::new() }
     }
 
     /// As often as there is more to do, which must come to an end.
@@ -105,7 +110,7 @@ impl Honest {
 /// What the mad one knows: keys, and the tickets that it was shown.
 struct Mad {
     pair: Pair,
-    keys: [u64; 5],
+    keys: [u64; 7],
     tickets: Vec<[u8; 16]>,
 }
 
@@ -242,7 +247,8 @@ fn meet(seed: u64) -> bool {
     let (node, pair) = facing_a_hostile_one();
     let mut honest = Honest::new(node);
     let key = |(_, registered): &(Region, Registered)| registered.key;
-    let keys = [key(&honest.open), key(&honest.open), key(&honest.readable), key(&honest.closed), 12345];
+    let (open, far) = (key(&honest.open), key(&honest.far));
+    let keys = [open, open, far, far, key(&honest.readable), key(&honest.closed), 12345];
     let mut mad = Mad { pair, keys, tickets: Vec::new() };
     let mut died = false;
     for _ in 0..DEEDS {
@@ -250,7 +256,12 @@ fn meet(seed: u64) -> bool {
             honest.begin(&mut random);
         }
         mad.deed(&mut random);
-        honest.turn(Duration::from_micros(100));
+        match random.below(8) {
+            0 => honest.disk.evict(0..random.below(3) as u64),
+            1 => honest.disk.take_wanted().into_iter().for_each(|page| honest.disk.bring(page)),
+            _ => {}
+        }
+        honest.turn(if random.below(8) == 0 { PRESENT_PAUSE_MAX } else { Duration::from_micros(100) });
         while honest.node.engine.take_arrived().is_some() {}
         died = honest.node.engine.take_death().is_some();
         if died {
