@@ -255,3 +255,33 @@ fn messages_come_in_their_order_however_they_are_asked_for() {
         job.barrier().unwrap();
     });
 }
+
+/// Nobody enters the turn with memory still to be faulted in: what is sent may be elements of an array that are not here yet.
+#[test]
+fn messages_are_sent_of_elements_that_are_fetched_when_they_are_touched() {
+    const PAGES: usize = 300;
+    const ELEMENTS: usize = 512;
+    cluster_once(2, &Settings::default(), |job| {
+        let array = job.array::<u64>("far", 2 * PAGES * ELEMENTS).unwrap();
+        let home = array.home_range(1);
+        let expected = |page: usize| [page as u64 + 1; 4];
+        if job.rank() == 1 {
+            let mut all = array.write(home.clone()).unwrap();
+            (0..PAGES).for_each(|page| all[page * ELEMENTS..][..4].copy_from_slice(&expected(page)));
+        }
+        job.barrier().unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        for page in 0..PAGES {
+            if job.rank() == 0 {
+                let at = home.start + page * ELEMENTS;
+                let elements = array.read_lazily(at..at + 4).unwrap();
+                let bytes: &[u8] = bytemuck::cast_slice(&elements);
+                peer.send(Class::Ordered, page as u64, bytes).wait_for(PATIENCE).unwrap();
+            } else {
+                let arrived = job.receive(Some(0), Some(PATIENCE)).unwrap();
+                assert_eq!(arrived.body[..], *bytemuck::bytes_of(&expected(page)), "page {page}");
+            }
+        }
+        job.barrier().unwrap();
+    });
+}

@@ -28,7 +28,8 @@ impl Node {
         if engine.owes_a_look() {
             engine = self.look_around(engine)?;
         }
-        let sent = engine.send_straight(to, class, tag, body);
+        // Elements of a shared array may have to be fetched by a turn, while this thread sleeps in the engine. They go the long way, copied before.
+        let sent = if engine.pages().tracks(body).is_none() { engine.send_straight(to, class, tag, body) } else { None };
         drop(engine);
         self.after_leaving_to(sent.is_some().then_some(passage));
         sent
