@@ -42,11 +42,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Failure::Remote(if gone { RmaError::SourceGone } else { RmaError::Absent })
     }
 
-    /// Is what the body names still registered?
+    /// Is what the body names still registered? (Where it cannot be had any more, that is found when it is sent.)
     pub(super) fn is_readable(&self, body: &Body) -> bool {
         match body {
-            Body::Segment(segment) => self.memory.is_usable(segment.region, segment.offset, segment.len),
-            Body::Rows(rows) => self.memory.is_usable(rows.region, rows.block.offset, rows.block.hull().unwrap_or(u64::MAX)),
+            Body::Segment(segment) => self.memory.is_inside(segment.region, segment.offset, segment.len),
+            Body::Rows(rows) => self.memory.is_inside(rows.region, rows.block.offset, rows.block.hull().unwrap_or(u64::MAX)),
             Body::Empty | Body::Short(_) | Body::Inline(_) => true,
         }
     }

@@ -184,7 +184,7 @@ mod tests {
         let ask = || table.locate(registered.key, at.0, at.1, Rights::WRITE);
         assert_eq!(ask(), Err(Refusal::NotPresent));
         assert!(table.gather(Segment { region: registered.slot, offset: at.0, len: at.1 }).is_none());
-        assert!(!table.is_usable(registered.slot, at.0, at.1));
+        assert!(table.is_inside(registered.slot, at.0, at.1));
         while !region.is_present(at.0, at.1) {
             std::thread::yield_now();
         }

@@ -41,9 +41,12 @@ pub(super) fn put(
     let front = Part::Bytes(front);
     Put::of(match body {
         Body::Segment(segment) => {
-            let Segment { region, offset, len } = *segment;
-            let Some(gather) = memory.gather(*segment) else { return Put::without(memory.is_absent(region, offset, len)) };
-            writer.put(heading, &[front, Part::Region(&gather, part.start, part.len())])
+            // What goes now must be there, not all of it: that may be longer than memory.
+            let (offset, len) = (segment.offset.saturating_add(part.start as u64), part.len() as u64);
+            let Some(gather) = memory.gather(Segment { offset, len, ..*segment }) else {
+                return Put::without(memory.is_absent(segment.region, offset, len));
+            };
+            writer.put(heading, &[front, Part::Region(&gather, 0, part.len())])
         }
         Body::Rows(rows) => match packed(scratch, rows, part, memory) {
             Some(bytes) => writer.put(heading, &[front, Part::Bytes(bytes)]),

@@ -8,12 +8,19 @@ use oikaze_protocol::wind::Refusal;
 use std::sync::Arc;
 
 impl RegionTable {
-    /// Can this be the source or destination of an operation of ours? Not what a file has not got although it was asked for; other pages that have
-    /// gone again are fetched again.
+    /// Is this a range of a live region? As a source it may be absent: it is fetched when it is [gathered](RegionTable::gather).
+    #[must_use]
+    pub fn is_inside(&self, region: u32, offset: u64, len: u64) -> bool {
+        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok())
+    }
+
+    /// Can this be the destination of an operation of ours? Not what a file has not got any more; pages of it that have gone again are waited for.
     #[must_use]
     pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
-        let has = |region: &Region| region.kind() != RegionKind::File || region.is_present(offset, len);
-        self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok() && has(region))
+        let has = |region: &Region| {
+            region.kind() != RegionKind::File || region.is_present(offset, len) || region.make_present(offset, len).is_ok()
+        };
+        self.is_inside(region, offset, len) && self.region(region).is_some_and(has)
     }
 
     /// Is this range there, but not in memory? Then there is nothing to [gather](RegionTable::gather) for a while.

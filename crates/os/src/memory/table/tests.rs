@@ -135,6 +135,7 @@ fn apply(table: &mut RegionTable, all: &mut Vec<Known>, step: Step) -> Result<()
             let usable = known.live && !known.closed;
             prop_assert_eq!(table.resolve(id).map(|(slot, ..)| slot), usable.then_some(slot));
             let inside = u128::from(offset) + u128::from(len) <= u128::from(known.len);
+            prop_assert_eq!(table.is_inside(slot, offset, len), known.live && inside);
             prop_assert_eq!(table.is_usable(slot, offset, len), known.live && inside);
         }
     }

@@ -134,3 +134,63 @@ fn a_source_that_has_gone_again_is_waited_for() {
     two.b.engine.memory().region(there.slot).unwrap().read(0, &mut bytes).unwrap();
     assert_eq!(bytes, vec![5; LEN]);
 }
+
+/// MEM-1.12: what has gone of a source after it was put in is nobody's business any more; a source may be longer than memory.
+#[test]
+fn of_a_long_source_only_what_is_put_in_need_be_there() {
+    const LONG: usize = 2 * RING_BYTES;
+    let mut two = Two::new();
+    let (_, there) = region(&mut two.b, LONG);
+    let (source, disk) = Region::staged(LONG).unwrap();
+    source.fill(0, LONG as u64, 5).unwrap();
+    let slot = two.a.engine.memory().insert_local(source).unwrap();
+    let body = Body::Segment(Segment { region: slot, offset: 0, len: LONG as u64 });
+    let asked = two.a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
+    let now = two.now;
+    two.a.turn(now);
+    // The first piece lies in the ring.
+    disk.evict(0..(RECORD_BODY / PAGE) as u64);
+    (0..100).for_each(|_| two.turn());
+    assert_eq!((asked.outcome(), disk.take_wanted()), (Some(Ok(Value::Done)), vec![]));
+}
+
+/// MEM-1.12: so it is if they have gone while a fence held the operation back.
+#[test]
+fn a_source_that_has_gone_behind_a_fence_is_waited_for() {
+    let mut two = Two::new();
+    let (there, registered) = region(&mut two.b, LEN);
+    let (source, disk) = Region::staged(LEN).unwrap();
+    source.fill(0, LEN as u64, 5).unwrap();
+    let slot = two.a.engine.memory().insert_local(source).unwrap();
+    let first = two.a.ask(put(registered.key, 0, vec![1; 100]));
+    two.a.tell(Request::Fence { peer: Some(1) });
+    let body = Body::Segment(Segment { region: slot, offset: 0, len: LEN as u64 });
+    let asked = two.a.ask(Request::Put { to: 1, key: registered.key, offset: 0, body, signal: None });
+    let now = two.now;
+    two.a.turn(now);
+    disk.evict(8..9);
+    assert_eq!(two.outcome(&first), Ok(Value::Done));
+    (0..100).for_each(|_| two.turn());
+    assert_eq!((asked.outcome(), disk.take_wanted()), (None, vec![8]));
+    disk.bring(8);
+    assert_eq!(two.outcome(&asked), Ok(Value::Done));
+    assert_eq!(bytes_at(&there, 0, LEN), vec![5; LEN]);
+}
+
+/// MEM-1.12: a destination likewise; it is waited for.
+#[test]
+fn a_destination_that_has_gone_behind_a_fence_is_waited_for() {
+    let mut two = Two::new();
+    let (_, registered) = region(&mut two.b, LEN);
+    let (into, disk) = Region::staged(LEN).unwrap();
+    let slot = two.a.engine.memory().insert_local(into.clone()).unwrap();
+    let first = two.a.ask(put(registered.key, 0, vec![1; 100]));
+    two.a.tell(Request::Fence { peer: Some(1) });
+    let into_it = Segment { region: slot, offset: 0, len: 100 };
+    let asked = two.a.ask(Request::Get { from: 1, key: registered.key, offset: 0, into: into_it });
+    let now = two.now;
+    two.a.turn(now);
+    disk.evict(0..1);
+    assert_eq!((two.outcome(&first), two.outcome(&asked)), (Ok(Value::Done), Ok(Value::Done)));
+    assert_eq!(bytes_at(&into, 0, 100), vec![1; 100]);
+}
