@@ -113,7 +113,10 @@ fn operations_from_and_to_files_of_our_own() {
 fn pages_that_cannot_be_had_are_an_error() {
     pair(|job| {
         let (file, region) = evicted("truncated", job.rank());
-        let _here = job.publish("file", region.clone(), Rights::ALL).unwrap();
+        let _here = ["file", "memory"].map(|name| {
+            let region = if name == "file" { region.clone() } else { Region::zeroed(LEN).unwrap() };
+            job.publish(name, region, Rights::ALL).unwrap()
+        });
         file.set_len(8192).unwrap();
         let there = job.peer(1 - job.rank()).unwrap().region("file").unwrap();
         job.barrier().unwrap();
@@ -126,6 +129,7 @@ fn pages_that_cannot_be_had_are_an_error() {
         assert_eq!((refusals.len(), refusals[0].reason, refusals[0].offset), (1, Refusal::Lost, 8192));
 
         let own = job.register(region).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("memory").unwrap();
         for operation in [there.put(0, own.slice(0..20_000).unwrap()), there.get(0, own.slice(8192..8200).unwrap())] {
             let text = operation.wait_for(PATIENCE).unwrap_err().to_string();
             assert!(text.contains("this operation's own memory cannot be had"), "{text}");
