@@ -120,6 +120,18 @@ mod tests {
         assert!(!SEEN.has(page, 40));
     }
 
+    /// What is there then may be a file's, of which nothing is known.
+    #[test]
+    fn nothing_is_remembered_of_what_follows_where_a_loan_was() {
+        let bytes = vec![7; 3 << 12];
+        let region = super::super::scope(|scope| scope.borrow(&bytes));
+        assert!(region.is_present(0, 3 << 12));
+        let page = bytes.as_ptr().addr() / rustix::param::page_size() + 1;
+        assert!(!SEEN.has(page, tick()));
+        super::super::with_borrowed(&bytes, |region| assert!(region.is_present(0, 3 << 12)));
+        assert!(SEEN.has(page, tick()));
+    }
+
     #[test]
     fn untouched_memory_is_as_good_as_present_if_it_may_be() {
         let region = Region::private_of(8 << 12, PageSize::Small).unwrap();

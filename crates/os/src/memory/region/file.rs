@@ -49,8 +49,9 @@ impl Region {
                 let start = alias.base().as_ptr().addr();
                 backed.file().is_some_and(|file| !swap::has_data(file, pages.start - start..pages.end - start))
             }),
-            // Nobody knows what is behind it: what was never touched is fetched once.
-            Backing::Borrowed { .. } | Backing::Alias { .. } => swap::is_present(at, len, |_| false),
+            // Nobody knows what is behind it: what was never touched is fetched once. Nor what follows there when the loan is over.
+            Backing::Borrowed { gate, .. } => gate.visit().is_none_or(|_stays| swap::is_present(at, len, |_| false)),
+            Backing::Alias { .. } => true,
         }
     }
 
