@@ -5,6 +5,7 @@ use core::ptr::NonNull;
 use oikaze_protocol::limits::FETCHED_AT_ONCE;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,12 +49,31 @@ pub(super) fn populate(at: NonNull<u8>, len: usize, writing: bool) -> Result<(),
     }
 }
 
+/// Bytes that are fetched before what others want has its turn.
+const PIECE: u64 = 16 << 20;
+
 /// Bytes whose pages are to be fetched.
 #[derive(Debug)]
 struct Wanted {
     region: Region,
     range: Range<u64>,
+    /// Where what is left of them begins.
+    at: u64,
     lost: Arc<Lost>,
+}
+
+impl Wanted {
+    /// Fetch a piece; what is left then.
+    fn fetch(mut self) -> Option<Wanted> {
+        let end = self.range.end.min(self.at.saturating_add(PIECE));
+        let fetched = self.region.make_present(self.at, end - self.at).is_ok();
+        self.at = end;
+        if fetched && end < self.range.end {
+            return Some(self);
+        }
+        self.lost.end(self.range, fetched);
+        None
+    }
 }
 
 /// Ranges of one registration that are being fetched, and those that could not be, until somebody has been told; so many of each at most
@@ -128,7 +148,7 @@ impl Fetcher {
         match &*sender {
             Some(sender) => {
                 // It ends only when the sender is dropped.
-                let _ = sender.send(Wanted { region: region.clone(), range, lost: Arc::clone(lost) });
+                let _ = sender.send(Wanted { region: region.clone(), at: range.start, range, lost: Arc::clone(lost) });
             }
             // The next who asks tries again.
             None => lost.end(range, true),
@@ -136,10 +156,13 @@ impl Fetcher {
     }
 }
 
+/// Piece by piece of each in turn: nobody waits for all that another one wants.
 fn work(wanted: &Receiver<Wanted>) {
-    while let Ok(Wanted { region, range, lost }) = wanted.recv() {
-        let fetched = region.make_present(range.start, range.end - range.start).is_ok();
-        lost.end(range, fetched);
+    let mut waiting = VecDeque::new();
+    while let Some(next) = waiting.pop_front().or_else(|| wanted.recv().ok()) {
+        let rest = next.fetch();
+        waiting.extend(wanted.try_iter());
+        waiting.extend(rest);
     }
 }
 
@@ -209,6 +232,22 @@ mod tests {
         file.set_len(LEN as u64).unwrap();
         region.make_present(8192, 100).unwrap();
         assert_eq!(table.locate(registered.key, 8192, 100, Rights::READ), Ok(registered.slot));
+    }
+
+    /// MEM-1.13: a peer that wants much is no reason for others to wait for long.
+    #[test]
+    fn a_long_range_is_fetched_in_pieces() {
+        let (file, _) = evicted();
+        let len = 2 * PIECE + 4096;
+        file.set_len(len).unwrap();
+        let region = Region::of_file(file.as_fd(), 0, len as usize, false).unwrap();
+        let lost = Arc::new(Lost::default());
+        assert!(lost.begin(&(0..len)));
+        let first = Wanted { region: region.clone(), range: 0..len, at: 0, lost: Arc::clone(&lost) };
+        let rest = first.fetch().unwrap();
+        assert!(region.is_present(0, PIECE) && !region.is_present(len - 1, 1));
+        assert!(rest.fetch().and_then(Wanted::fetch).is_none());
+        assert!(region.is_present(0, len) && lost.ranges().fetching.is_empty() && !lost.take(&(0..len)));
     }
 
     /// MEM-9.1: whoever asks for one range after another does not fill this node's memory.
