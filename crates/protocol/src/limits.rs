@@ -20,10 +20,8 @@ pub const HEAD_MAX: usize = 64;
 pub const DATAGRAM_MAX: usize = 65_507;
 /// The smallest datagram every path must carry (IPv6's minimum MTU less IPv6 and UDP headers).
 pub const DATAGRAM_MIN: usize = 1280 - 48;
-/// Bulk fragment where the path carries jumbo frames: two pages.
-pub const FRAGMENT_JUMBO: usize = 2 * PAGE;
-/// Bulk fragment at an Ethernet MTU: a third of a page, rounded up (3 × 1366 = 4096 + 2).
-pub const FRAGMENT_ETHERNET: usize = 1366;
+/// Bulk fragments are multiples of this: a cache line, so that copies begin and end with whole ones, and a multiple of every element.
+pub const FRAGMENT_STEP: usize = 64;
 /// The largest message body.
 pub const BODY_MAX: u64 = 1 << 40;
 /// The furthest that offset, strides and end of a strided block may reach: six bytes on the wire, and more than a process can map.
@@ -195,7 +193,7 @@ pub const ANSWERS_PER_PEER: usize = 16_384;
 /// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that shares its datagram.
 pub const POST_INLINE: u64 = 1024;
 /// The same while hardly anything else is under way to the peer: then a copy costs less than to gather here and to look for bulk there.
-pub const POST_INLINE_ALONE: u64 = FRAGMENT_JUMBO as u64;
+pub const POST_INLINE_ALONE: u64 = 2 * PAGE as u64;
 /// *Hardly anything*, in bytes in flight: as a header before its data.
 pub const QUIET_MAX: u64 = 1024;
 /// Answers to gets up to this many bytes are read when they are served and share datagrams with others.
@@ -251,9 +249,7 @@ pub const CAPTURE_MAX: u64 = 256 << 20;
 pub const CAPTURE_MIN: u64 = 4096;
 
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at most 40 bytes");
-const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_ETHERNET + TAG_MAX <= 1450 - 28);
-const _: () = assert!(FRAGMENT_ETHERNET * 3 >= PAGE && FRAGMENT_ETHERNET * 3 - PAGE <= 2);
-const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN + FRAGMENT_JUMBO + TAG_MAX <= 9000 - 48);
+const _: () = assert!(HEADER_LEN + 24 + HEAD_MAX + BULK_FRAME_LEN + FRAGMENT_STEP + TAG_MAX <= DATAGRAM_MIN, "beside OPEN");
 const _: () = assert!(FIFO_ELEMENT_MAX <= HELD_MIN, "one long element is collected, however many peers there are");
 const _: () = assert!(PUSH_PAUSE_MIN.as_nanos() < PUSH_PAUSE_MAX.as_nanos());
 const _: () = assert!(CUT_ELEMENTS_PER_PEER > 2 * BODY_RANGES_MAX, "one accumulate alone always has room");
@@ -273,8 +269,7 @@ const _: () = assert!(
     DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX) + 9 * REFUSALS_MAX + 4,
     "ACK frames of both lanes must fit"
 );
-const _: () =
-    assert!(LOST_REMEMBERED * FRAGMENT_JUMBO >= WINDOW_MAX as usize && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
+const _: () = assert!(LOST_REMEMBERED * 2 * PAGE >= WINDOW_MAX as usize && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
 const _: () = assert!(ACK_HOLD.as_nanos() < PROBE_MIN.as_nanos(), "a held acknowledgement is no loss");
 const _: () = assert!(ACK_HOLD.as_nanos() < ACK_DELAY.as_nanos() && INTERACTIVE_AFTER < INTERACTIVE_AFTER_MAX);
 const _: () =

@@ -21,8 +21,6 @@ const PROBED: usize = 2;
 pub(crate) enum Item {
     /// A whole message.
     Message(u64),
-    /// A message's beginning.
-    Open(u64),
     /// Bytes of a message's body.
     Fragment { message: u64, offset: u64, len: u32 },
     /// A message taken back.

@@ -260,18 +260,10 @@ impl Outbox {
         {
             match &mut message.stage {
                 Stage::Small { queued } | Stage::Withdrawn { queued } => *queued = false,
-                Stage::Bulk(progress) => progress.open_queued = false,
-                Stage::Waiting | Stage::Acknowledged | Stage::Settled => {}
+                Stage::Bulk(_) | Stage::Waiting | Stage::Acknowledged | Stage::Settled => {}
             }
         }
         self.drop_stale();
-    }
-
-    /// The beginning of this message does not fit beside its fragments, and has been written on its own, before them.
-    pub fn open_goes_alone(&mut self, number: u64) {
-        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) {
-            progress.open_alone = true;
-        }
     }
 
     /// The next piece of the bulk queue's front.
@@ -279,7 +271,7 @@ impl Outbox {
         let number = *self.bulk.front()?;
         let message = self.get(number)?;
         let Stage::Bulk(progress) = &message.stage else { return None };
-        let most = self.sizes?.fragment;
+        let most = self.sizes?.fragment(message.len, (!progress.opened).then_some(&message.head));
         let lost = progress.lost.iter().next();
         let from = lost.clone().unwrap_or(progress.next..message.len);
         let len = most.min(from.end - from.start);
@@ -323,13 +315,16 @@ impl Outbox {
             progress.active = !piece.last;
         }
         self.run += 1;
+        if !piece.last && self.run < BULK_RUN {
+            // The front stays the front, and has more to send.
+            return;
+        }
         if piece.last {
             self.bulk.pop_front();
-            self.run = 0;
-        } else if self.run >= BULK_RUN {
+        } else {
             self.bulk.rotate_left(1);
-            self.run = 0;
         }
+        self.run = 0;
         self.drop_stale();
     }
 
@@ -341,8 +336,7 @@ impl Outbox {
         while let Some(&number) = self.small.front() {
             let live = self.get(number).is_some_and(|message| match &message.stage {
                 Stage::Small { queued } | Stage::Withdrawn { queued } => *queued,
-                Stage::Bulk(progress) => progress.open_queued,
-                Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
+                Stage::Bulk(_) | Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
             });
             if live {
                 break;

@@ -2,9 +2,9 @@
 
 use super::ranges::RangeSet;
 use super::{Body, Class, Event, Head, Token};
-use crate::limits::{BULK_FRAME_LEN, CREDIT_OVERHEAD, FRAGMENT_ETHERNET, FRAGMENT_JUMBO, HEADER_LEN};
+use crate::limits::{BULK_FRAME_LEN, CREDIT_OVERHEAD, FRAGMENT_STEP, HEADER_LEN, PAGE};
 use crate::time::Time;
-use crate::wire::{SealKind, message_frame_len};
+use crate::wire::{SealKind, message_frame_len, open_frame_len};
 use alloc::collections::VecDeque;
 
 /// Where a message stands.
@@ -35,10 +35,6 @@ pub(super) struct Progress {
     pub acked: RangeSet,
     /// The peer knows the beginning.
     pub opened: bool,
-    /// Its beginning is in the small queue.
-    pub open_queued: bool,
-    /// Its beginning does not fit beside fragments and has been sent on its own; loss queues it with what is small.
-    pub open_alone: bool,
     /// It is in the rotation.
     pub active: bool,
 }
@@ -74,17 +70,25 @@ pub(super) struct Piece {
 pub(super) struct Sizes {
     /// Bytes of frames at most.
     pub frames: usize,
-    /// Bytes of a full fragment.
-    pub fragment: u64,
+    /// Bytes of a fragment at most.
+    pub fragment: usize,
 }
 
 impl Sizes {
-    /// Of datagrams of at most `size` bytes that end with this seal's tag (WIND-2.5).
+    /// Of datagrams of at most `size` bytes that end with this seal's tag.
     pub fn within(size: usize, seal: SealKind) -> Sizes {
         let frames = size.saturating_sub(HEADER_LEN + seal.tag_len());
-        let room = frames.saturating_sub(BULK_FRAME_LEN);
-        let fragment = [FRAGMENT_JUMBO, FRAGMENT_ETHERNET].into_iter().find(|size| *size <= room).unwrap_or(room);
-        Sizes { frames, fragment: fragment as u64 }
+        Sizes { frames, fragment: frames.saturating_sub(BULK_FRAME_LEN) }
+    }
+
+    /// Bytes that a fragment holds at most of a body of so many, with the beginning of the message beside it, if that has a head here (WIND-2.5).
+    pub fn fragment(self, body: u64, head: Option<&[u8]>) -> u64 {
+        let beside = head.map_or(0, |head| open_frame_len(head.len()));
+        let room = self.fragment.min(self.frames.saturating_sub(BULK_FRAME_LEN + beside));
+        let lines = room - room % FRAGMENT_STEP;
+        // A datagram more costs a short body more than whole lines give it.
+        let short = room.max(PAGE) as u64;
+        if body <= short || lines == 0 { room as u64 } else { lines as u64 }
     }
 
     /// May this message travel whole (WIND-2.4)?
@@ -114,15 +118,21 @@ pub(super) fn tell(events: &mut VecDeque<Event>, token: Token, event: impl FnOnc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{DATAGRAM_ETHERNET, DATAGRAM_MIN, FRAGMENT_ETHERNET, FRAGMENT_JUMBO};
+    use crate::limits::{DATAGRAM_ETHERNET, DATAGRAM_MIN, HEAD_MAX};
     use crate::wire::SealKind;
 
     /// WIND-2.5.
     #[test]
-    fn a_full_fragment_is_the_largest_that_fits() {
-        let fragment = |datagram| Sizes::within(datagram, SealKind::EndToEnd).fragment;
-        assert_eq!(fragment(8972), FRAGMENT_JUMBO as u64);
-        assert_eq!(fragment(usize::from(DATAGRAM_ETHERNET)), FRAGMENT_ETHERNET as u64);
-        assert_eq!(fragment(DATAGRAM_MIN), (DATAGRAM_MIN - 40 - 4) as u64, "header, FRAGMENT and tag");
+    fn a_full_fragment_is_what_fits_in_whole_cache_lines() {
+        let fragment = |datagram, head| Sizes::within(datagram, SealKind::EndToEnd).fragment(1 << 20, head);
+        let ethernet = usize::from(DATAGRAM_ETHERNET);
+        for (datagram, alone, beside) in [(8972, 8896, 8832), (ethernet, 1408, 1280), (DATAGRAM_MIN, 1152, 1088)] {
+            assert_eq!((fragment(datagram, None), fragment(datagram, Some(&[0; HEAD_MAX]))), (alone, beside));
+        }
+        let sizes = Sizes::within(ethernet, SealKind::EndToEnd);
+        let whole = (ethernet - HEADER_LEN - BULK_FRAME_LEN - 4) as u64;
+        for (body, full) in [(whole, whole), (PAGE as u64, whole), (PAGE as u64 + 1, 1408)] {
+            assert_eq!(sizes.fragment(body, None), full, "a short body needs as few datagrams as can be");
+        }
     }
 }

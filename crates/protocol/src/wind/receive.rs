@@ -240,7 +240,6 @@ impl Connection {
         let acked = flight.acknowledge(now, ack, |item| match item {
             Item::Message(number) => outbox.acked_small(number, false, events),
             Item::Withdrawal(number) => outbox.acked_small(number, true, events),
-            Item::Open(number) => outbox.acked_open(number),
             Item::Fragment { message, offset, len } => {
                 outbox.acked_fragment(message, offset..offset + u64::from(len), events);
             }

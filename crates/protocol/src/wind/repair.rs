@@ -101,7 +101,7 @@ pub(super) fn lost(
     }
     for item in items {
         match item {
-            Item::Message(number) | Item::Open(number) | Item::Withdrawal(number) => outbox.lost_small(number),
+            Item::Message(number) | Item::Withdrawal(number) => outbox.lost_small(number),
             Item::Fragment { message, offset, len } => {
                 let len = u64::from(len) - u64::from(planted(Bug::RepeatTooLittle));
                 outbox.lost_fragment(message, offset..offset + len);

@@ -5,11 +5,9 @@ use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
 use super::{Segment, Transmit};
-use crate::limits::{BULK_FRAME_LEN, FAREWELL_PAUSE_MIN, PROBE_MAX};
+use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
-use crate::wire::{
-    Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
-};
+use crate::wire::{Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len};
 use alloc::vec::Vec;
 
 /// What the next datagram of a lane is for.
@@ -195,10 +193,6 @@ impl Connection {
                     builder.withdraw(Withdrawal { number, charged, len });
                     Item::Withdrawal(number)
                 }
-                Stage::Bulk(_) => {
-                    builder.open(&Open { number, class, credited, head, len });
-                    Item::Open(number)
-                }
                 _ => {
                     builder.message(&SmallMessage { number, class, credited, head, body: body.bytes() });
                     if message.urgent {
@@ -218,26 +212,17 @@ impl Connection {
     /// with a message's only fragment (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: Piece) -> Option<Segment> {
         let mut builder = self.begin(Lane::Bulk, into);
-        let left = builder.room().saturating_sub(BULK_FRAME_LEN + piece.len as usize);
         let Some(&Outgoing { class, credited, ref head, len, urgent, stage: Stage::Bulk(ref progress), .. }) =
             self.outbox.get(piece.number)
         else {
             builder.discard();
             return None;
         };
-        let open = Open { number: piece.number, class, credited, head, len };
-        let fits = open_frame_len(head.len()) <= left;
-        if !progress.opened && !fits && !progress.open_alone {
-            builder.open(&open);
-            self.outbox.open_goes_alone(piece.number);
-            self.sending.bulk.flight.carry(Item::Open(piece.number));
-            return self.finish(Lane::Bulk, now, builder, None, true);
-        }
         let only = u64::from(piece.len) == len;
         let fragment_len = u16::try_from(piece.len).unwrap_or(u16::MAX);
         builder.fragment(Fragment { message_low: piece.number as u32, offset: piece.offset }, fragment_len);
-        if !progress.opened && fits {
-            builder.open(&open);
+        if !progress.opened {
+            builder.open(&Open { number: piece.number, class, credited, head, len });
         }
         if urgent && piece.last {
             builder.flag(Flags::ACK_NOW);
@@ -354,7 +339,6 @@ impl Connection {
 fn small_len(message: &Outgoing) -> usize {
     match message.stage {
         Stage::Withdrawn { .. } => Withdrawal::FRAME_LEN,
-        Stage::Bulk(_) => open_frame_len(message.head.len()),
         _ => message_frame_len(message.head.len(), message.len).unwrap_or(usize::MAX),
     }
 }

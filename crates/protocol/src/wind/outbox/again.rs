@@ -27,7 +27,7 @@ impl Outbox {
         self.drop_stale();
     }
 
-    /// A datagram with this whole message, beginning or withdrawal was lost.
+    /// A datagram with this whole message or withdrawal was lost.
     pub fn lost_small(&mut self, number: u64) {
         let sizes = self.sizes.unwrap_or_default();
         let Some(message) = self.get_mut(number) else { return };
@@ -37,9 +37,8 @@ impl Outbox {
         let again = match &mut message.stage {
             Stage::Withdrawn { .. } if planted(Bug::ForgetWithdrawal) => false,
             Stage::Small { queued } | Stage::Withdrawn { queued } => !core::mem::replace(queued, true),
-            // The next fragments carry the beginning again, unless it travels alone.
-            Stage::Bulk(progress) => !progress.opened && !core::mem::replace(&mut progress.open_queued, true),
-            Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
+            // It goes in fragments by now, and they carry its beginning.
+            Stage::Bulk(_) | Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
         };
         if again {
             // The queue is sorted but for a few withdrawals; what others wait for goes first.

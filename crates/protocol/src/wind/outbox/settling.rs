@@ -19,19 +19,11 @@ impl Outbox {
         }
     }
 
-    /// The peer knows the beginning of the message.
-    pub fn acked_open(&mut self, number: u64) {
-        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) {
-            progress.opened = true;
-            progress.open_queued = false;
-        }
-    }
-
     /// The peer has these bytes in their place. A peer that takes fragments knows the message.
     pub fn acked_fragment(&mut self, number: u64, bytes: Range<u64>, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         let Stage::Bulk(progress) = &mut message.stage else { return };
-        (progress.opened, progress.open_queued) = (true, false);
+        progress.opened = true;
         progress.lost.remove(bytes.clone());
         progress.acked.insert(bytes);
         if progress.acked.covers(&(0..message.len)) {

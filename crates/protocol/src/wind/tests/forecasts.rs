@@ -10,20 +10,22 @@ use std::vec::Vec;
 
 /// Datagrams that one call of the link brings.
 const GROUP: usize = 7;
+/// Bytes of a full fragment.
+const FULL: usize = 1408;
 
 /// Hands bulk on in groups, as a link receives it: how many datagrams came that were foretold, and how many in all.
 fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
     let (now, peer) = (world.now, &mut world.nodes[1]);
     let mut foretold = 0;
     for group in bulk.chunks(GROUP) {
-        let forecast = peer.connection.expected(GROUP * 1366);
+        let forecast = peer.connection.expected(GROUP * FULL);
         let mut told = BTreeSet::new();
         for expected in forecast.iter() {
             let end = expected.offset + (expected.pieces * expected.piece) as u64;
             assert!(end <= lens[expected.message as usize], "{expected:?} sticks out");
             assert!((expected.offset..end).all(|byte| told.insert((expected.message, byte))), "{expected:?} told twice");
         }
-        assert!(told.len() <= GROUP * 1366);
+        assert!(told.len() <= GROUP * FULL);
         let views: Vec<View<'_>> = group.iter().map(|bytes| View::parse(bytes).unwrap()).collect();
         foretold += views.iter().enumerate().take_while(|(index, view)| forecast.is(*index, view)).count();
         for view in &views {
@@ -37,7 +39,8 @@ fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
 #[test]
 fn turns_of_messages_are_foretold() {
     let mut world = established(Settings::default());
-    let lens = [400 * 1366, 400 * 1366 + 5, 1366 * u64::from(BULK_RUN), 300_000, 400 * 1366];
+    let full = FULL as u64;
+    let lens = [400 * full, 400 * full + 5, full * u64::from(BULK_RUN), 300_000, 400 * full];
     let (mut foretold, mut all) = (0, 0);
     for (id, len) in (0..).zip(lens) {
         world.nodes[0].connection.post(world.now, message(Class::Unordered, id, len)).unwrap();
@@ -69,7 +72,7 @@ fn turns_of_messages_are_foretold() {
 #[test]
 fn nothing_is_foretold_that_is_there() {
     let mut world = established(Settings::default());
-    let len = 30 * 1366;
+    let len = 30 * FULL as u64;
     let now = world.now;
     world.nodes[0].connection.post(now, message(Class::Unordered, 0, len)).unwrap();
     let mut out = send(&mut world.nodes[0], now);
@@ -82,7 +85,7 @@ fn nothing_is_foretold_that_is_there() {
         let Some(Ok(Frame::Fragment(fragment))) = view.frames().next() else { continue };
         came.extend(fragment.offset..fragment.offset + view.payload().len() as u64);
         arrive(&mut world, core::slice::from_ref(&bytes), &lens);
-        let forecast = world.nodes[1].connection.expected(GROUP * 1366);
+        let forecast = world.nodes[1].connection.expected(GROUP * FULL);
         for expected in forecast.iter() {
             let end = expected.offset + (expected.pieces * expected.piece) as u64;
             assert!((expected.offset..end).all(|byte| !came.contains(&byte)), "{expected:?}");

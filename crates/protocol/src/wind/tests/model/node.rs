@@ -103,7 +103,7 @@ impl Node {
     /// A long message goes in fragments of the model's size, whatever would fit.
     fn cut(&mut self) {
         let frames = self.connection.mtu.size() - HEADER_LEN - SealKind::EndToEnd.tag_len();
-        self.connection.outbox.resize(Sizes { frames, fragment: FRAGMENT });
+        self.connection.outbox.resize(Sizes { frames, fragment: FRAGMENT as usize });
     }
 
     /// Post the next message of the scenario.
