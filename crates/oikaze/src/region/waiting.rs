@@ -3,6 +3,7 @@
 use super::{Inner, LocalRegion};
 use crate::engine::Failure;
 use crate::{Error, Result};
+use oikaze_os::cpu::one_look_at_a_time;
 use oikaze_os::memory::RegionKind;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
@@ -94,16 +95,14 @@ impl LocalRegion {
 /// Changes of a word that is waited for between two looks at the clock, and at who is lost.
 const CHANGES: u32 = 64;
 
-/// Look again and again, for some microseconds. Between two looks there is a pause: a processor runs ahead and has looks under way that it must
-/// take back when the word changes under them, which takes longer than a pause does. (40 ns from one core to the next instead of 57,
-/// measured without anything else.)
+/// Look again and again, for some microseconds.
 fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    const LOOKS: u32 = 128;
+    const LOOKS: u32 = 256;
     for _ in 0..LOOKS {
         if let Some(found) = look() {
             return Some(found);
         }
-        std::hint::spin_loop();
+        one_look_at_a_time();
     }
     None
 }

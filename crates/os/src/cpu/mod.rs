@@ -3,6 +3,7 @@
 
 mod event;
 mod gate;
+mod look;
 mod preempted;
 mod slack;
 mod spent;
@@ -10,6 +11,7 @@ mod topology;
 
 pub use event::Event;
 pub use gate::{Gate, Inside};
+pub use look::one_look_at_a_time;
 pub use preempted::preemptions;
 pub use slack::TimerSlack;
 pub use spent::Meter;
