@@ -15,21 +15,27 @@ impl RemoteRegion {
         self.mapped.as_deref().filter(|_| self.peer.node.may_go_direct())
     }
 
+    /// The memory, to be written at this place.
     #[inline]
-    pub(super) fn put_direct(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Option<Operation<()>> {
-        let mapped = self.direct()?;
+    fn direct_to(&self, offset: u64) -> Option<&Mapped> {
+        self.direct().inspect(|mapped| mapped.claim(offset))
+    }
+
+    /// Is it done?
+    #[inline(never)]
+    pub(super) fn put_direct(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> bool {
+        let Some(mapped) = self.direct_to(offset) else { return false };
         let signal = match signal {
             Some(signal) if signal.key == self.published.key => Some((signal.offset, signal.add)),
-            Some(_) => return None,
+            Some(_) => return false,
             None => None,
         };
-        let put = from.use_directly(|source| mapped.write(offset, source, signal));
-        put.then(|| Operation::done(()))
+        from.use_directly(|source| mapped.write(offset, source, signal))
     }
 
     #[inline]
     pub(super) fn put_bytes_direct(&self, offset: u64, bytes: &[u8]) -> Option<Operation<()>> {
-        let put = self.direct()?.write(offset, bytes, None);
+        let put = self.direct_to(offset)?.write(offset, bytes, None);
         put.then(|| Operation::done(()))
     }
 

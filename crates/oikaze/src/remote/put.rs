@@ -15,6 +15,7 @@ pub const COPY_MAX: usize = 4096;
 impl RemoteRegion {
     /// Write a counted slice there. Returns at once; complete when in the peer's memory and visible. (A slice that is lent, `&slice`, is
     /// counted only if it is needed after the call has returned.)
+    #[inline]
     pub fn put(&self, offset: u64, from: impl Borrow<RegionSlice>) -> Operation<()> {
         self.put_slice(offset, from.borrow(), None)
     }
@@ -43,10 +44,7 @@ impl RemoteRegion {
 
     #[inline]
     fn put_slice(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Operation<()> {
-        match self.put_direct(offset, from, signal) {
-            Some(done) => done,
-            None => self.put_message(offset, from, signal),
-        }
+        if self.put_direct(offset, from, signal) { Operation::done(()) } else { self.put_message(offset, from, signal) }
     }
 
     /// Its engine is asked. (Apart, so that who needs no engine does not bear what this takes.)

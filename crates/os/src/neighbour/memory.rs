@@ -7,7 +7,7 @@ pub(super) use std::sync::atomic::Ordering;
 pub(super) use std::sync::atomic::fence;
 
 #[cfg(not(all(test, loom)))]
-pub(super) use real::Memory;
+pub(super) use real::{Memory, claim};
 
 /// Where bytes are copied from.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,18 @@ mod real {
     }
 
     static NOWHERE: AtomicU64 = AtomicU64::new(0);
+
+    /// What is there will be written soon: its cache line is taken from whoever has it, and nobody waits for that.
+    #[inline]
+    pub(in crate::neighbour) fn claim(at: *mut u8) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which reads and writes nothing that a program sees, wherever it points. Processors that do not know it pass over it.
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
 
     // SAFETY: the pointer leads into the mapping, which is counted and may be reached from any thread, through atomics and raw copies.
     unsafe impl Send for Memory {}
@@ -98,10 +110,8 @@ mod real {
         /// What stands there will be overwritten soon: its cache line is taken from whoever has it, and nobody waits for that.
         #[inline]
         pub fn claim(&self, place: usize) {
-            #[cfg(target_arch = "x86_64")]
             if let Some(at) = self.at(place, 1) {
-                // SAFETY: a hint, which reads and writes nothing that a program sees. Processors that do not know it pass over it.
-                unsafe { core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) }
+                claim(at);
             }
         }
 
