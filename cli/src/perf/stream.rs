@@ -53,32 +53,25 @@ impl Bench<'_> {
         let mut flying = VecDeque::with_capacity(window);
         // Of one buffer that is used again and again, one slice.
         let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
-        let mut post = |turn: usize| -> Result<Operation<()>> {
+        let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
             if test == Test::Message && size <= COPIED {
                 // As a program would: what is small is copied anyway.
-                return Ok(peer.send(self.perf.class.class(), turn as u64, &self.payload));
+                flying.push_back(peer.send(self.perf.class.class(), turn as u64, &self.payload));
+                return Ok(());
             }
             let next = begins + turn % places * span;
             if next != at {
                 (at, here) = (next, self.local.slice(next..next + span)?);
             }
-            Ok(match test {
-                Test::Get => there.get(at as u64, &here),
-                Test::Block => there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?,
-                Test::Accumulate => there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?,
-                Test::Message => peer.send_from(self.perf.class.class(), turn as u64, here.clone()),
-                _ => there.put(at as u64, &here),
-            })
-        };
-        let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
-            let posted = post(turn)?;
-            // What is done already is not waited for; a message never is.
-            match if test == Test::Message { None } else { posted.try_take() } {
-                Some(outcome) => outcome,
-                None => {
-                    flying.push_back(posted);
+            match test {
+                Test::Get => keep(there.get(at as u64, &here), flying),
+                Test::Block => keep(there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?, flying),
+                Test::Accumulate => keep(there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?, flying),
+                Test::Message => {
+                    flying.push_back(peer.send_from(self.perf.class.class(), turn as u64, here.clone()));
                     Ok(())
                 }
+                _ => keep(there.put(at as u64, &here), flying),
             }
         };
         let mut turn = first;
@@ -100,6 +93,16 @@ impl Bench<'_> {
         }
         Ok(())
     }
+}
+
+/// What is done already is not waited for. (Nor moved: what is written of it is read at once where it was written.)
+#[inline]
+fn keep(posted: Operation<()>, flying: &mut VecDeque<Operation<()>>) -> Result<()> {
+    if let Some(outcome) = posted.try_take() {
+        return outcome;
+    }
+    flying.push_back(posted);
+    Ok(())
 }
 
 /// Wait for the oldest.
