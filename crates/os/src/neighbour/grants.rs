@@ -1,6 +1,7 @@
 //! Regions of one node that a neighbour has mapped (spec/memory.md, MEM-18): it reaches them by itself, until they are taken back. Who is
 //! inside meanwhile stands in memory that both map ([`Marks`]).
 
+use super::copy::copy;
 use super::line::Line;
 use super::marks::Marks;
 use super::memory::{Memory, claim};
@@ -266,21 +267,6 @@ impl Mapped {
             return None;
         }
         self.inside(true, || self.region.atomic(offset, op).ok())?
-    }
-}
-
-/// Copy bytes; a word, as most are that are put alone, without a call, and at once.
-///
-/// # Safety
-/// As many bytes at `to` are valid for writing, and nobody has references to them.
-#[inline(always)]
-unsafe fn copy(bytes: &[u8], to: NonNull<u8>) {
-    if bytes.len() == size_of::<u64>() {
-        // SAFETY: the caller vouches for eight bytes there, and the slice for as many here.
-        unsafe { to.cast::<u64>().write_unaligned(bytes.as_ptr().cast::<u64>().read_unaligned()) }
-    } else {
-        // SAFETY: the caller vouches for the one, the slice for the other.
-        unsafe { core::ptr::copy(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 }
 

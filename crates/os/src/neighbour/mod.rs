@@ -12,6 +12,8 @@
 
 mod channel;
 #[cfg(not(all(test, loom)))]
+mod copy;
+#[cfg(not(all(test, loom)))]
 mod doorway;
 #[cfg(not(all(test, loom)))]
 mod grants;
