@@ -100,8 +100,12 @@ impl Arrivals {
             return;
         }
         self.pending += 1;
-        let others_wait_long = self.deadline.is_some_and(|deadline| deadline > now + ACK_HOLD);
-        let held = if wants == Wants::Answer { self.interactive.asked(now, !others_wait_long) } else { None };
+        // What came just before, as the fragments before the last one did, is answered with it.
+        let others_wait = |deadline: Time| deadline > now + ACK_HOLD && deadline < now + (ACK_DELAY - ACK_HOLD);
+        let held = match wants {
+            Wants::Answer => self.interactive.asked(now, !self.deadline.is_some_and(others_wait)),
+            _ => None,
+        };
         // Not the one after the largest: one is missing, or one was late.
         let at_once = wants == Wants::AtOnce || (wants == Wants::Answer && held.is_none());
         self.due |= at_once || !next || self.pending >= ACK_EVERY;

@@ -280,6 +280,11 @@ impl Outbox {
         Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last })
     }
 
+    /// Bytes of a full fragment of a body of so many, with the beginning of the message beside it, if that has a head here.
+    pub fn full_fragment(&self, body: u64, head: Option<&[u8]>) -> usize {
+        self.sizes.map_or(0, |sizes| sizes.fragment(body, head) as usize)
+    }
+
     /// Where a piece's bytes are: in a segment, or here.
     pub fn body_of(&self, piece: Piece) -> (Option<Segment>, Option<&[u8]>) {
         match self.get(piece.number).map(|message| &message.body) {

@@ -7,7 +7,9 @@ use super::outgoing::{Outgoing, Piece, Stage};
 use super::{Segment, Transmit};
 use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
-use crate::wire::{Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len};
+use crate::wire::{
+    Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
+};
 use alloc::vec::Vec;
 
 /// What the next datagram of a lane is for.
@@ -208,8 +210,8 @@ impl Connection {
         any
     }
 
-    /// One fragment. All of a run are equally long, so that one system call can carry them: acknowledgements and small messages ride
-    /// with a message's only fragment (WIND-3.7).
+    /// One fragment. All of a run are equally long, so that one system call can carry them, but for a shorter last one: acknowledgements
+    /// ride with a message's last fragment, small messages with its only one (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: Piece) -> Option<Segment> {
         let mut builder = self.begin(Lane::Bulk, into);
         let Some(&Outgoing { class, credited, ref head, len, urgent, stage: Stage::Bulk(ref progress), .. }) =
@@ -221,17 +223,30 @@ impl Connection {
         let only = u64::from(piece.len) == len;
         let fragment_len = u16::try_from(piece.len).unwrap_or(u16::MAX);
         builder.fragment(Fragment { message_low: piece.number as u32, offset: piece.offset }, fragment_len);
-        if !progress.opened {
-            builder.open(&Open { number: piece.number, class, credited, head, len });
+        let rides = piece.last && !self.sending.bulk.flight.probe.has_given_up();
+        let mut open = (!progress.opened).then_some(Open { number: piece.number, class, credited, head, len });
+        if rides && !only {
+            let beside = open.as_ref().map_or(0, |open| open_frame_len(open.head.len()));
+            let full = self.outbox.full_fragment(len, open.as_ref().map(|open| open.head));
+            let whole = builder.len() - piece.len as usize + full + beside;
+            builder = builder.limited(whole);
+            // Those before it bring the beginning, too.
+            let news = self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
+            open = open.filter(|_| !news || beside + Acknowledgement::frame_len(1, 0) <= builder.room());
+        }
+        if let Some(open) = open {
+            builder.open(&open);
         }
         if urgent && piece.last {
             builder.flag(Flags::ACK_NOW);
         }
         self.sending.bulk.flight.carry(Item::Fragment { message: piece.number, offset: piece.offset, len: piece.len });
         self.outbox.take_bulk(piece);
-        if only && !self.sending.bulk.flight.probe.has_given_up() {
+        if rides {
             self.write_acks(Lane::Bulk, now, true, 0, &mut builder);
-            self.pack_small(Lane::Bulk, &mut builder);
+            if only {
+                self.pack_small(Lane::Bulk, &mut builder);
+            }
             self.data_goes(now);
         }
         if core::mem::take(&mut self.ping.bulk) || !self.outbox.has_bulk() {

@@ -2,15 +2,26 @@
 
 use super::channel::Faults;
 use super::world::{Node, Words, World, body};
-use crate::limits::{ACK_HOLD, INTERACTIVE_AFTER};
+use crate::limits::{ACK_HOLD, INTERACTIVE_AFTER, PAGE};
 use crate::wind::*;
 use crate::wire::{SealKind, View};
 use core::time::Duration;
 use std::vec::Vec;
 
 fn message(id: u64) -> Message {
+    sized(id, 8)
+}
+
+fn sized(id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: false }.head(0);
-    Message { class: Class::Unordered, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, 8)), token: Token(id) }
+    Message {
+        class: Class::Unordered,
+        urgent: true,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, len)),
+        token: Token(id),
+    }
 }
 
 /// Node `n` sends its message `number`, and it arrives.
@@ -80,6 +91,29 @@ fn one_answer_acknowledges_all_that_it_answers() {
     both(&mut world, u64::from(INTERACTIVE_AFTER) + 1);
     let datagrams = both(&mut world, 100);
     assert!((400..=404).contains(&datagrams), "{datagrams} datagrams for 100 exchanges of two messages each way");
+}
+
+/// Bodies that need several datagrams answer each other: the acknowledgement goes with the last of them.
+#[test]
+fn fragments_that_answer_bring_the_acknowledgement() {
+    let mut world = established(15);
+    let mut number = 0;
+    let mut both = |world: &mut World, exchanges: u64| {
+        let before = world.datagrams;
+        for _ in 0..exchanges {
+            for n in 0..2 {
+                world.nodes[n].connection.post(world.now, sized(number, PAGE as u64)).unwrap();
+                world.run(|world| world.nodes[1 - n].upper.delivered.contains(&number));
+                think(world, Duration::from_micros(3));
+            }
+            number += 1;
+        }
+        world.datagrams - before
+    };
+    both(&mut world, u64::from(INTERACTIVE_AFTER) + 1);
+    let datagrams = both(&mut world, 100);
+    assert!((600..=604).contains(&datagrams), "{datagrams} datagrams for 100 exchanges of three each way");
+    assert_eq!(world.nodes[0].connection.statistics().unknown_fragments, 0);
 }
 
 /// Who waits in vain stops waiting.
