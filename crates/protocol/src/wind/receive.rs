@@ -13,6 +13,7 @@ use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malformed, Open, View};
 use arrayvec::ArrayVec;
+use core::ops::Range;
 
 /// What is in a datagram, seen before anything of it is acted on: it is taken as a whole or not at all (WIRE-2.6).
 #[derive(Debug, Default)]
@@ -237,11 +238,21 @@ impl Connection {
             statistics.refusals_received += 1;
             outbox.refused(refused.number, refused.refusal, events);
         }
+        // Fragments come latest first: those that lie in a row are noted as one.
+        let mut row: Option<(u64, Range<u64>)> = None;
         let acked = flight.acknowledge(now, ack, |item| match item {
             Item::Message(number) => outbox.acked_small(number, false, events),
             Item::Withdrawal(number) => outbox.acked_small(number, true, events),
             Item::Fragment { message, offset, len } => {
-                outbox.acked_fragment(message, offset..offset + u64::from(len), events);
+                let bytes = offset..offset + u64::from(len);
+                match &mut row {
+                    Some((number, last)) if *number == message && bytes.end == last.start => last.start = offset,
+                    _ => {
+                        if let Some((number, before)) = row.replace((message, bytes)) {
+                            outbox.acked_fragment(number, before, events);
+                        }
+                    }
+                }
             }
             Item::Told { lane, largest, refusals: through } => {
                 arrivals[lane].confirm(largest);
@@ -249,6 +260,9 @@ impl Connection {
             }
             Item::SizeProbe => mtu.probe_acked(now),
         });
+        if let Some((number, bytes)) = row {
+            outbox.acked_fragment(number, bytes, events);
+        }
         let Some(acked) = acked else { return false };
         if let Some(round_trip) = acked.round_trip {
             round_trips.record(round_trip);
