@@ -3,7 +3,7 @@
 use super::{Inner, LocalRegion};
 use crate::engine::Failure;
 use crate::{Error, Result};
-use oikaze_os::cpu::one_look_at_a_time;
+use oikaze_os::cpu::between_looks;
 use oikaze_os::memory::RegionKind;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
@@ -102,7 +102,7 @@ fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = look() {
             return Some(found);
         }
-        one_look_at_a_time();
+        between_looks();
     }
     None
 }

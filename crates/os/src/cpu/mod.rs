@@ -11,7 +11,7 @@ mod topology;
 
 pub use event::Event;
 pub use gate::{Gate, Inside};
-pub use look::one_look_at_a_time;
+pub use look::between_looks;
 pub use preempted::preemptions;
 pub use slack::TimerSlack;
 pub use spent::Meter;
