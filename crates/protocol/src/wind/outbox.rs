@@ -271,7 +271,7 @@ impl Outbox {
         let number = *self.bulk.front()?;
         let message = self.get(number)?;
         let Stage::Bulk(progress) = &message.stage else { return None };
-        let most = self.sizes?.fragment(message.len, (!progress.opened).then_some(&message.head));
+        let most = self.full_fragment(message, progress.opened)?;
         let lost = progress.lost.iter().next();
         let from = lost.clone().unwrap_or(progress.next..message.len);
         let len = most.min(from.end - from.start);
@@ -280,9 +280,10 @@ impl Outbox {
         Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last })
     }
 
-    /// Bytes of a full fragment of a body of so many, with the beginning of the message beside it, if that has a head here.
-    pub fn full_fragment(&self, body: u64, head: Option<&[u8]>) -> usize {
-        self.sizes.map_or(0, |sizes| sizes.fragment(body, head) as usize)
+    /// Bytes of a full fragment of this message, of which the peer knows the beginning or not.
+    pub fn full_fragment(&self, message: &Outgoing, opened: bool) -> Option<u64> {
+        let row = if let Body::Rows(rows) = &message.body { Some(rows.block.row) } else { None };
+        Some(self.sizes?.fragment(message.len, row, (!opened).then_some(&message.head)))
     }
 
     /// Where a piece's bytes are: in a segment, or here.

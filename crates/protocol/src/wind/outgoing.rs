@@ -81,14 +81,17 @@ impl Sizes {
         Sizes { frames, fragment: frames.saturating_sub(BULK_FRAME_LEN) }
     }
 
-    /// Bytes that a fragment holds at most of a body of so many, with the beginning of the message beside it, if that has a head here (WIND-2.5).
-    pub fn fragment(self, body: u64, head: Option<&[u8]>) -> u64 {
+    /// Bytes that a fragment holds at most of a body of so many, in rows of so many if it is one of rows, with the beginning of the message
+    /// beside it, if that has a head here (WIND-2.5).
+    pub fn fragment(self, body: u64, row: Option<u32>, head: Option<&[u8]>) -> u64 {
         let beside = head.map_or(0, |head| open_frame_len(head.len()));
         let room = self.fragment.min(self.frames.saturating_sub(BULK_FRAME_LEN + beside));
-        let lines = room - room % FRAGMENT_STEP;
-        // A datagram more costs a short body more than whole lines give it.
+        // A row in two datagrams costs both ends more than some bytes that stay empty.
+        let row = row.map(|row| row as usize).filter(|row| *row > 0 && room % row <= room / 8);
+        let whole = room - room % row.unwrap_or(FRAGMENT_STEP);
+        // A datagram more costs a short body more than that gives it.
         let short = room.max(PAGE) as u64;
-        if body <= short || lines == 0 { room as u64 } else { lines as u64 }
+        if body <= short || whole == 0 { room as u64 } else { whole as u64 }
     }
 
     /// May this message travel whole (WIND-2.4)?
@@ -124,7 +127,7 @@ mod tests {
     /// WIND-2.5.
     #[test]
     fn a_full_fragment_is_what_fits_in_whole_cache_lines() {
-        let fragment = |datagram, head| Sizes::within(datagram, SealKind::EndToEnd).fragment(1 << 20, head);
+        let fragment = |datagram, head| Sizes::within(datagram, SealKind::EndToEnd).fragment(1 << 20, None, head);
         let ethernet = usize::from(DATAGRAM_ETHERNET);
         for (datagram, alone, beside) in [(8972, 8896, 8832), (ethernet, 1408, 1280), (DATAGRAM_MIN, 1152, 1088)] {
             assert_eq!((fragment(datagram, None), fragment(datagram, Some(&[0; HEAD_MAX]))), (alone, beside));
@@ -132,7 +135,10 @@ mod tests {
         let sizes = Sizes::within(ethernet, SealKind::EndToEnd);
         let whole = (ethernet - HEADER_LEN - BULK_FRAME_LEN - 4) as u64;
         for (body, full) in [(whole, whole), (PAGE as u64, whole), (PAGE as u64 + 1, 1408)] {
-            assert_eq!(sizes.fragment(body, None), full, "a short body needs as few datagrams as can be");
+            assert_eq!(sizes.fragment(body, None, None), full, "a short body needs as few datagrams as can be");
         }
+        let jumbo = Sizes::within(8972, SealKind::EndToEnd);
+        let rows = [8, 1000, 1024, 3000, 9000].map(|row| jumbo.fragment(1 << 20, Some(row), None));
+        assert_eq!(rows, [8928, 8000, 8192, 8896, 8896], "whole rows, if that leaves little empty");
     }
 }

@@ -214,12 +214,11 @@ impl Connection {
     /// ride with a message's last fragment, small messages with its only one (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: Piece) -> Option<Segment> {
         let mut builder = self.begin(Lane::Bulk, into);
-        let Some(&Outgoing { class, credited, ref head, len, urgent, stage: Stage::Bulk(ref progress), .. }) =
-            self.outbox.get(piece.number)
-        else {
+        let Some(message @ Outgoing { stage: Stage::Bulk(progress), .. }) = self.outbox.get(piece.number) else {
             builder.discard();
             return None;
         };
+        let &Outgoing { class, credited, ref head, len, urgent, .. } = message;
         let only = u64::from(piece.len) == len;
         let fragment_len = u16::try_from(piece.len).unwrap_or(u16::MAX);
         builder.fragment(Fragment { message_low: piece.number as u32, offset: piece.offset }, fragment_len);
@@ -227,7 +226,7 @@ impl Connection {
         let mut open = (!progress.opened).then_some(Open { number: piece.number, class, credited, head, len });
         if rides && !only {
             let beside = open.as_ref().map_or(0, |open| open_frame_len(open.head.len()));
-            let full = self.outbox.full_fragment(len, open.as_ref().map(|open| open.head));
+            let full = self.outbox.full_fragment(message, progress.opened).map_or(0, |full| full as usize);
             let whole = builder.len() - piece.len as usize + full + beside;
             builder = builder.limited(whole);
             // Those before it bring the beginning, too.
