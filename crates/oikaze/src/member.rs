@@ -73,7 +73,8 @@ impl Job {
                 format!("this job has {} nodes, numbered from 0 to {}", self.size(), self.size() - 1),
             ));
         }
-        Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit })
+        let way = self.node.way_to(rank, self.limit);
+        Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit, way })
     }
 
     /// Make memory known to the engine, as source and destination of operations; peers cannot reach it.

@@ -223,6 +223,10 @@ pub const RECORDS_A_LOOK: usize = 48;
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
 /// Messages that go between a neighbour's ring and its users, past the turns, from one look at all that has arrived to the next.
 pub const STRAIGHT_A_TURN: u32 = 64;
+/// So many of them are taken together from a neighbour that sends many, if they are small …
+pub const STRAIGHT_TOGETHER: usize = 8;
+/// … that is, until their bodies are of so many bytes.
+pub const STRAIGHT_BYTES_TOGETHER: usize = 1024;
 /// Records taken from one neighbour in a look that comes between such messages: the others are left to who takes them straight …
 pub const RECORDS_BETWEEN: usize = 4;
 /// … and for how long after the last of them looks are such looks, too.

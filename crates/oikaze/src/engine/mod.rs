@@ -165,6 +165,7 @@ pub struct Engine<L, P> {
     news: usize,
     /// Messages that have gone past the turns since one looked for what has arrived.
     straight: u32,
+    ahead: straight::Ahead,
     /// The last turn left something to do at once.
     more: bool,
     /// The last turn ended when it had news, see [`Engine::turn_for_news`].
@@ -234,6 +235,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             looked: now,
             news: 0,
             straight: 0,
+            ahead: straight::Ahead::default(),
             more: false,
             unfinished: false,
             holding: Vec::new(),

@@ -6,16 +6,41 @@ use super::{Arrived, Completion, Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::STRAIGHT_A_TURN;
+use oikaze_protocol::limits::{STRAIGHT_A_TURN, STRAIGHT_TOGETHER};
 use oikaze_protocol::wind::Class;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many messages were taken from a ring together with one that somebody waited for, and are the oldest that have arrived. Whoever is in the
+/// engine changes it.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead(Arc<AtomicUsize>);
+
+impl Ahead {
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set(&self, count: usize) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    /// A turn hands all of them up.
+    pub(super) fn take(&self) -> usize {
+        let count = self.count();
+        self.set(0);
+        count
+    }
+}
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// What threads see of the rings of all neighbours.
     #[must_use]
     pub fn passages(&self) -> Passages {
         let passage = |rank| self.peer(rank)?.neighbour.as_ref().map(|neighbour| Arc::clone(&neighbour.passage));
-        Passages::new((0..self.nodes).map(passage).collect())
+        Passages::new((0..self.nodes).map(passage).collect(), self.ahead.clone())
     }
 
     /// Have so many gone past the turns that one must look for what else there is?
@@ -42,33 +67,60 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// A message for the user, straight out of a neighbour's ring, if it is the oldest there; nothing that arrived earlier is waiting to be
     /// read. The neighbour is to be woken if it sleeps.
+    ///
+    /// Of one who sends many, some more are taken at once, and kept for who comes next: each record is in its writer's cache, and the processor
+    /// fetches several at a time if no locked instruction stands between.
     #[inline]
-    pub fn take_straight(&mut self, from: Option<Rank>) -> Option<Arrived> {
-        if self.owes_a_look() || !self.arrived.is_empty() {
+    pub fn take_straight(&mut self, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
+        if self.owes_a_look() {
             return None;
         }
-        let arrived = match from {
-            Some(rank) => self.take_straight_from(rank),
-            // One after the other: none is to wait for ever because others say much.
-            None => {
-                let count = self.neighbours.ranks.len();
-                let first = self.neighbours.first;
-                (first..first + count).find_map(|at| {
-                    let arrived = self.take_straight_from(*self.neighbours.ranks.get(at % count)?)?;
-                    self.neighbours.first = at % count + 1;
-                    Some(arrived)
-                })
+        let arrived = match self.arrived.front() {
+            Some(next) => {
+                let ahead = self.ahead.count();
+                let fits = ahead > 0 && from.is_none_or(|from| next.from == from);
+                self.ahead.set(ahead - usize::from(fits));
+                if fits { self.arrived.pop_front() } else { None }
             }
+            None => self.take_from_rings(from, if sends_many { STRAIGHT_TOGETHER } else { 1 }),
         }?;
+        if let Some(neighbour) = self.peers.get_mut(arrived.from).and_then(|peer| peer.neighbour.as_mut()) {
+            neighbour.handed(arrived.body.len() as u64, self.ahead.count() == 0);
+        }
         self.straight += 1;
         Some(arrived)
     }
 
     #[inline]
-    fn take_straight_from(&mut self, from: Rank) -> Option<Arrived> {
-        let Self { peers, bodies, .. } = self;
-        let (class, tag, body) = peers.get_mut(from)?.neighbour.as_mut()?.take_straight(bodies)?;
-        Some(Arrived { from, class, tag, body })
+    fn take_from_rings(&mut self, from: Option<Rank>, most: usize) -> Option<Arrived> {
+        let first = match from {
+            Some(rank) => self.take_straight_from(rank, most),
+            // One after the other: none is to wait for ever because others say much.
+            None => {
+                let count = self.neighbours.ranks.len();
+                let first = self.neighbours.first;
+                (first..first + count).find_map(|at| {
+                    let arrived = self.take_straight_from(*self.neighbours.ranks.get(at % count)?, most)?;
+                    self.neighbours.first = at % count + 1;
+                    Some(arrived)
+                })
+            }
+        };
+        if !self.arrived.is_empty() {
+            self.ahead.set(self.arrived.len());
+        }
+        first
+    }
+
+    #[inline]
+    fn take_straight_from(&mut self, from: Rank, most: usize) -> Option<Arrived> {
+        let Self { peers, bodies, arrived, .. } = self;
+        let mut first = None;
+        peers.get_mut(from)?.neighbour.as_mut()?.take_straight(most, bodies, |class, tag, body| {
+            let next = Arrived { from, class, tag, body };
+            if first.is_none() { first = Some(next) } else { arrived.push_back(next) }
+        });
+        first
     }
 
     /// Settle `completion` as the message that went straight to this neighbour and ends at this position.

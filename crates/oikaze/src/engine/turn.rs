@@ -122,7 +122,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn take_news(&mut self) -> usize {
-        std::mem::take(&mut self.news) + self.operations.take_settled()
+        std::mem::take(&mut self.news) + self.operations.take_settled() + self.ahead.take()
     }
 
     /// Is anything to be done now that peers or other threads wait for, or time asks for?
@@ -140,7 +140,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Did the last turn leave something to do at once? Whoever is about to sleep must know.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.more || self.unfinished
+        self.more || self.unfinished || self.ahead.count() > 0
     }
 
     /// When the next turn is needed at the latest, if nothing arrives and nothing is asked.

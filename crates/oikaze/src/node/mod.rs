@@ -19,9 +19,11 @@ mod turnstile;
 mod waiters;
 mod waiting;
 mod watch;
+mod ways;
 
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting};
+pub(crate) use ways::Way;
 
 use crate::engine::{Arrived, Engine, Failure, Passages, Request, Submission, Work};
 use crate::job::Bootstrap;
@@ -45,6 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use turnstile::{Inside, Turnstile};
+use ways::Ways;
 
 /// The engine of a real node.
 pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
@@ -65,8 +68,9 @@ pub(crate) struct Node {
     socket: Option<OwnedFd>,
     /// Readable when a neighbour has woken this node, or has ended.
     neighbours: Option<OwnedFd>,
-    /// The rings to them, seen from outside.
+    /// The rings to them, seen from outside; and what is to be known of messages that went straight into them.
     passages: Passages,
+    ways: Ways,
     /// Fences asked for, and how many of them are known to hold nothing back any more.
     fences: AtomicU64,
     fences_over: AtomicU64,
@@ -110,6 +114,7 @@ impl Node {
         let passages = engine.passages();
         let node = Arc::new(Self {
             passages,
+            ways: Ways::default(),
             engine: Turnstile::new(engine),
             submissions,
             role: Role::new(),

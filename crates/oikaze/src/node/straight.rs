@@ -1,8 +1,8 @@
 //! Messages between neighbours that no turn is run for.
 
 use super::turnstile::Inside;
-use super::{Node, RealEngine};
-use crate::engine::{Arrived, Passage, Passages};
+use super::{Node, RealEngine, Way};
+use crate::engine::{Arrived, Passage};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 
@@ -17,21 +17,19 @@ const PAUSES: usize = 2;
 impl Node {
     /// Send a message straight into a neighbour's ring: the position there that settles it. Not if the engine is taken, or if what was asked for
     /// before must go before.
-    #[inline]
-    pub fn send_straight(&self, to: Rank, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
-        let passage = self.passages.of(to)?;
+    pub fn send_straight(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While it watches, each settlement would wake it: a turn tells it that this thread comes often enough to look itself.
         if self.helper.is_asleep() {
             return None;
         }
-        let mut engine = self.engine.try_enter()?;
+        let mut engine = self.engine.try_enter_often()?;
         if engine.owes_a_look() {
             engine = self.look_around(engine)?;
         }
         // Elements of a shared array may have to be fetched by a turn, while this thread sleeps in the engine. They go the long way, copied before.
-        let sent = if engine.pages().tracks(body).is_none() { engine.send_straight(to, class, tag, body) } else { None };
+        let sent = if engine.pages().tracks(body).is_none() { engine.send_straight(way.peer(), class, tag, body) } else { None };
         drop(engine);
-        self.after_leaving_to(sent.is_some().then_some(passage));
+        self.after_leaving_to(sent.is_some().then_some(way.passage()));
         sent
     }
 
@@ -60,7 +58,8 @@ impl Node {
                 return Some(arrived);
             }
             if self.passages.have_records() {
-                return self.take_straight_at_once(from).or_else(|| self.take_by_a_turn(from));
+                // Who finds something without waiting for it finds more.
+                return self.take_straight_at_once(from, look == 0).or_else(|| self.take_by_a_turn(from));
             }
         }
         None
@@ -68,8 +67,8 @@ impl Node {
 
     /// As [`Node::take_straight`], for a thread that does not drive.
     #[inline]
-    fn take_straight_at_once(&self, from: Option<Rank>) -> Option<Arrived> {
-        if self.helper.is_asleep() { None } else { self.take_straight(from) }
+    fn take_straight_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
+        if self.helper.is_asleep() { None } else { self.take_out(from, sends_many) }
     }
 
     /// A turn, for all that is not messages between neighbours.
@@ -92,12 +91,14 @@ impl Node {
     /// A message that is in a neighbour's ring, and is the oldest for whoever asks.
     #[inline]
     pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
-        if !self.passages.have_records() {
-            return None;
-        }
-        let mut engine = self.engine.try_enter()?;
+        if self.passages.have_records() { self.take_out(from, false) } else { None }
+    }
+
+    #[inline]
+    fn take_out(&self, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
+        let mut engine = self.engine.try_enter_often()?;
         // Only who is in the engine puts messages there.
-        let taken = if self.mailbox.len() == 0 { engine.take_straight(from) } else { None };
+        let taken = if self.mailbox.len() == 0 { engine.take_straight(from, sends_many) } else { None };
         drop(engine);
         self.after_leaving_to(taken.as_ref().and_then(|arrived| self.passages.of(arrived.from)));
         taken
@@ -124,10 +125,5 @@ impl Node {
         }
         std::hint::spin_loop();
         None
-    }
-
-    /// The rings to neighbours.
-    pub fn passages(&self) -> &Passages {
-        &self.passages
     }
 }

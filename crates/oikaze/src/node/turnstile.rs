@@ -39,6 +39,12 @@ impl<T> Turnstile<T> {
         self.gate.try_enter()
     }
 
+    /// The same, for a moment, and soon again: see [`Gate::try_enter_often`].
+    #[inline]
+    pub fn try_enter_often(&self) -> Option<Inside<'_, T>> {
+        self.gate.try_enter_often()
+    }
+
     /// There is work for whoever is in: it was put before where a turn finds it. They may just have left, so that the caller must try to
     /// enter, too.
     pub fn ask(&self) {

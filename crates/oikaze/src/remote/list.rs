@@ -2,7 +2,7 @@
 
 use super::RemoteRegion;
 use crate::engine::{Completion, Joined, Request};
-use crate::operation::{Operation, Verb};
+use crate::operation::{Begun, Operation, Verb};
 use crate::region::RegionSlice;
 use oikaze_protocol::wind::Body;
 
@@ -37,6 +37,6 @@ impl RemoteRegion {
         });
         let first = list.first().map_or(0, |(offset, _)| *offset);
         let len = list.iter().map(|(_, slice)| slice.len() as u64).sum();
-        Operation::new(node, whole, self.what(verb, first, len), self.peer.limit)
+        Operation::begun(Begun::new(node, whole, self.what(verb, first, len), self.peer.limit))
     }
 }

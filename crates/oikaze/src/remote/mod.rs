@@ -18,11 +18,12 @@ pub use region::RemoteRegion;
 pub use words::RemoteWord;
 
 use crate::engine::{Keep, Request, Value};
-use crate::node::Node;
+use crate::node::{Node, Way};
 use crate::observe::page::PeerPage;
-use crate::operation::{Operation, Verb, What};
+use crate::operation::{Begun, Operation, Verb, What};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
+use oikaze_os::hazard::Host;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::{Body, Class};
@@ -41,6 +42,8 @@ pub struct Peer {
     pub(crate) node: Arc<Node>,
     pub(crate) rank: Rank,
     pub(crate) limit: Option<Duration>,
+    /// To a neighbour.
+    pub(crate) way: Option<Arc<Host<Way>>>,
 }
 
 impl Peer {
@@ -100,13 +103,21 @@ impl Peer {
     ///
     /// # Errors
     /// As [`Operation::wait`] does, later.
+    #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
-        let len = bytes.len() as u64;
-        if let Some(position) = self.node.send_straight(self.rank, class, tag, bytes) {
-            return Operation::in_ring(&self.node, (self.rank, position), len, self.limit);
+        if let Some(way) = &self.way
+            && let Ok(len) = u32::try_from(bytes.len())
+            && let Some(position) = self.node.send_straight(way, class, tag, bytes)
+        {
+            return Operation::in_ring(way, position, len);
         }
-        let what = What { verb: Verb::Message, len, peer: self.rank, at: None };
-        self.begin(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
+        Operation::begun(self.send_by_turn(class, tag, bytes))
+    }
+
+    #[inline(never)]
+    fn send_by_turn(&self, class: Class, tag: u64, bytes: &[u8]) -> Box<Begun> {
+        let what = What { verb: Verb::Message, len: bytes.len() as u64, peer: self.rank, at: None };
+        self.submit(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
     }
 
     /// As [`Peer::send`], of a counted slice, which is not copied.
@@ -139,8 +150,11 @@ impl Peer {
     }
 
     pub(crate) fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
-        let completion = self.node.submit(request, keep);
-        Operation::new(&self.node, completion, what, self.limit)
+        Operation::begun(self.submit(request, keep, what))
+    }
+
+    fn submit(&self, request: Request, keep: Keep, what: What) -> Box<Begun> {
+        Begun::new(&self.node, self.node.submit(request, keep), what, self.limit)
     }
 }
 

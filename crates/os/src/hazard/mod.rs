@@ -9,6 +9,7 @@
 
 #[cfg_attr(all(test, loom), allow(dead_code))]
 pub(crate) mod fences;
+mod guests;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 #[cfg(not(all(test, loom)))]
@@ -16,6 +17,8 @@ mod place;
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicBool, AtomicUsize};
+#[cfg(all(test, loom))]
+use models::{heavy, light, place};
 #[cfg(not(all(test, loom)))]
 pub(crate) use place::place;
 use std::sync::atomic::Ordering;
@@ -23,6 +26,7 @@ use std::sync::atomic::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use fences::Reach;
+pub use guests::{Guest, Host};
 
 /// Threads that have a place.
 #[cfg(not(all(test, loom)))]
@@ -70,11 +74,10 @@ pub struct Inside<'h> {
 
 impl Hazard {
     /// Go in, unless it has ended.
-    #[cfg(not(all(test, loom)))]
     #[inline]
     #[must_use]
     pub fn enter(&self) -> Option<Inside<'_>> {
-        self.enter_by(place(), || fences::light(fences::are_asymmetric(Reach::Process)))
+        self.enter_by(place(), light)
     }
 
     #[inline]
@@ -91,9 +94,8 @@ impl Hazard {
     }
 
     /// Nobody gets in any more; who has got in is [inside](Hazard::is_inside).
-    #[cfg(not(all(test, loom)))]
     pub fn end(&self) {
-        self.end_by(|| fences::heavy(Reach::Process));
+        self.end_by(heavy);
     }
 
     fn end_by(&self, heavy: impl FnOnce()) {
@@ -122,6 +124,17 @@ impl Hazard {
     fn name(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
+}
+
+#[cfg(not(all(test, loom)))]
+#[inline]
+fn light() {
+    fences::light(fences::are_asymmetric(Reach::Process));
+}
+
+#[cfg(not(all(test, loom)))]
+fn heavy() {
+    fences::heavy(Reach::Process);
 }
 
 impl Drop for Inside<'_> {

@@ -3,12 +3,34 @@
 //! What `membarrier` does is modelled as what it promises: somewhere in the other thread's steps, between the call's begin and its end, that
 //! thread passes a full fence. Each place where that can be is a model of its own.
 
-use super::{Hazard, PLACES};
+use super::{Hazard, Host, PLACES};
 use crate::models::model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use loom::thread;
+use std::cell::Cell;
+
+std::thread_local! {
+    static NEXT: Cell<usize> = const { Cell::new(0) };
+}
+
+loom::thread_local! {
+    static PLACE: usize = NEXT.replace(NEXT.get().wrapping_add(1)) % PLACES;
+}
+
+/// Of two threads at a time. (Loom runs all threads of a model on one of the system's: those of other models, at the same time, do not count.)
+pub(super) fn place() -> Option<usize> {
+    PLACE.try_with(|place| *place).ok()
+}
+
+pub(super) fn light() {
+    fence(Ordering::SeqCst);
+}
+
+pub(super) fn heavy() {
+    fence(Ordering::SeqCst);
+}
 
 /// A call of `membarrier`, and the thread that it interrupts.
 pub(crate) struct Interruption {
@@ -92,4 +114,43 @@ fn loom_hazard_with_fences_of_who_ends() {
     for at in 0..STEPS {
         [None, Some(PLACES - 1)].into_iter().for_each(|place| one_inside_one_ends(place, Some(at)));
     }
+}
+
+/// What the guests did inside comes before its end, whoever is the last, and it ends once.
+struct Inside(Arc<UnsafeCell<u32>>, Arc<AtomicBool>);
+
+impl Inside {
+    fn use_it(&self) {
+        // SAFETY: loom tells if it is used otherwise at the same time.
+        self.0.with(|used| assert_eq!(unsafe { *used }, 0));
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        self.0.with_mut(|used| unsafe { *used += 1 });
+        self.1.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn loom_guests_go_while_their_host_does() {
+    model(3, || {
+        let over = Arc::new(AtomicBool::new(false));
+        let host = Host::new(Inside(Arc::new(UnsafeCell::new(0)), Arc::clone(&over))).unwrap();
+        let guests = [host.invite(), host.invite()];
+        let other = thread::spawn(move || {
+            for guest in guests {
+                guest.use_it();
+                drop(guest);
+            }
+        });
+        let guest = host.invite();
+        drop(host);
+        guest.use_it();
+        drop(guest);
+        other.join().unwrap();
+        assert!(over.load(Ordering::Relaxed));
+    });
 }

@@ -126,15 +126,16 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// As [`Writer::put`], what follows the heading of a record of one step, of which `len` bytes count.
+    /// As [`Writer::put`], a record of one step: what follows its heading, of which `len` bytes count, word by word.
     ///
     /// # Errors
     /// [`Full`]; nothing was written.
     #[inline]
-    pub fn put_step(&mut self, heading: Heading, len: usize, step: &[u8; STEP_BODY]) -> Result<u64, Full> {
+    pub fn put_step(&mut self, heading: Heading, len: usize, words: impl Iterator<Item = u64>) -> Result<u64, Full> {
         let heading = Heading { len: len.min(STEP_BODY), ..heading };
         let start = self.make_room(RECORD_STEP)?;
-        self.memory.write(place(start) + HEADING, &Part::Bytes(step));
+        let places = (place(start)..place(start) + RECORD_STEP).step_by(8).skip(HEADING / 8);
+        places.zip(words).for_each(|(place, word)| self.memory.store(place, word, Ordering::Relaxed));
         self.publish(start, heading);
         Ok(self.tail)
     }

@@ -133,7 +133,7 @@ impl Incoming {
     }
 
     /// Take the oldest record for a user who waits for it, if it is a whole message for users and nothing is in its way: its class, its tag, its
-    /// body. It counts as read. All else, and whatever makes no sense, is for [`Incoming::take`].
+    /// body. All else, and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several together.
     #[inline]
     pub fn take_straight(&mut self, reader: &mut Reader, bodies: &Arc<Bodies>) -> Option<(Class, u64, Body)> {
         let heading = reader.peek().ok()??;
@@ -144,16 +144,14 @@ impl Incoming {
         reader.read(0, &mut head);
         let tag = rma::user_tag(head)?;
         let len = heading.len - USER_HEAD;
-        let charge = self.charge(len as u64).ok()?;
+        self.charge(len as u64).ok()?;
         let body = Body::short(len, |bytes| reader.read(USER_HEAD, bytes)).unwrap_or_else(|| {
             let mut bytes = bodies.lend(len);
             reader.append(USER_HEAD, len, &mut bytes);
             Body::new(bytes, bodies)
         });
         self.messages += 1;
-        self.give_back(charge, reader);
-        let position = reader.pass(heading);
-        reader.settle(position);
+        reader.pass(heading);
         Some((heading.class, tag, body))
     }
 
@@ -327,13 +325,24 @@ impl Incoming {
     }
 
     pub fn consumed(&mut self, messages: u64, bytes: u64, reader: &Reader) {
-        self.give_back(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes), reader);
+        self.free(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes));
+        self.tell_credit(reader);
     }
 
-    fn give_back(&mut self, freed: u64, reader: &Reader) {
+    /// One message of so many bytes; [`Incoming::tell_credit`] follows.
+    #[inline]
+    pub fn handed(&mut self, bytes: u64) {
+        self.free(CREDIT_OVERHEAD.saturating_add(bytes));
+    }
+
+    #[inline]
+    pub fn tell_credit(&self, reader: &Reader) {
+        reader.give_back(self.returned);
+    }
+
+    fn free(&mut self, freed: u64) {
         self.charged = self.charged.saturating_sub(freed);
         self.returned = self.returned.wrapping_add(freed);
-        reader.give_back(self.returned);
     }
 
     #[inline]

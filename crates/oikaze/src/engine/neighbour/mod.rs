@@ -22,7 +22,7 @@ use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Gift, Pair};
 use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
-use oikaze_protocol::limits::{LAST_LOOKS, STRAIGHT_LATELY};
+use oikaze_protocol::limits::{LAST_LOOKS, STRAIGHT_BYTES_TOGETHER, STRAIGHT_LATELY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Message, PostError, Refusal, Token, Upper};
@@ -134,17 +134,26 @@ impl Neighbour {
         self.outgoing.went_straight(position, epoch);
     }
 
-    /// See [`Incoming::take_straight`].
+    /// Take the oldest messages straight, so many at most, and hardly more bytes than [`STRAIGHT_BYTES_TOGETHER`]; see [`Incoming::take_straight`].
     #[inline]
-    pub fn take_straight(&mut self, bodies: &Arc<Bodies>) -> Option<(Class, u64, Body)> {
+    pub fn take_straight(&mut self, most: usize, bodies: &Arc<Bodies>, mut each: impl FnMut(Class, u64, Body)) {
         if self.last_looks.is_some() {
-            return None;
+            return;
         }
-        let (class, tag, body) = self.incoming.take_straight(&mut self.pair.inward, bodies)?;
-        self.counters.messages_in += 1;
-        self.counters.bytes_in += body.len() as u64;
-        self.taken = true;
-        Some((class, tag, body))
+        let (mut count, mut bytes) = (0, 0);
+        while count < most
+            && bytes < STRAIGHT_BYTES_TOGETHER
+            && let Some((class, tag, body)) = self.incoming.take_straight(&mut self.pair.inward, bodies)
+        {
+            (count, bytes) = (count + 1, bytes + body.len());
+            each(class, tag, body);
+        }
+        if count > 0 {
+            self.pair.inward.settle(self.pair.inward.position());
+            self.counters.messages_in += count as u64;
+            self.counters.bytes_in += bytes as u64;
+            self.taken = true;
+        }
     }
 
     /// A turn looks at its ring.
@@ -207,6 +216,15 @@ impl Neighbour {
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.incoming.consumed(messages, bytes, &self.pair.inward);
         self.stirred = true;
+    }
+
+    /// A user was handed a message of so many bytes that was taken straight; the neighbour is told at the latest when all of those were.
+    #[inline]
+    pub fn handed(&mut self, bytes: u64, is_last: bool) {
+        self.incoming.handed(bytes);
+        if is_last {
+            self.incoming.tell_credit(&self.pair.inward);
+        }
     }
 
     /// No more messages go.

@@ -11,7 +11,7 @@ use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Part, Writer};
 use oikaze_protocol::limits::{BODY_MAX, CREDIT, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
-use oikaze_protocol::rma::{USER_HEAD, user_head};
+use oikaze_protocol::rma::USER_HEAD;
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
 
@@ -129,11 +129,10 @@ impl Outgoing {
             return None;
         }
         let heading = Heading { kind: Kind::Whole, class, head: USER_HEAD, len: 0, flag: false };
-        let head = user_head(tag);
         let len = USER_HEAD + body.len();
-        let end = match put_user(heading, head, body, writer) {
+        let end = match put_user(heading, tag, body, writer) {
             Ok(end) => end,
-            Err(_) if writer.await_room(len) => put_user(heading, head, body, writer).ok()?,
+            Err(_) if writer.await_room(len) => put_user(heading, tag, body, writer).ok()?,
             Err(_) => return None,
         };
         self.posted += 1;

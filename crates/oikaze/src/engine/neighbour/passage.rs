@@ -1,5 +1,6 @@
 //! What the threads of a node see of its neighbours' rings without entering the engine.
 
+use crate::engine::straight::Ahead;
 use crate::engine::{Failure, Value};
 use oikaze_os::neighbour::{Glance, Line, Pair};
 use oikaze_protocol::Rank;
@@ -68,13 +69,14 @@ impl Passage {
 pub struct Passages {
     by_rank: Vec<Option<Arc<Passage>>>,
     all: Vec<Arc<Passage>>,
+    ahead: Ahead,
 }
 
 impl Passages {
     /// By rank.
     #[must_use]
-    pub fn new(by_rank: Vec<Option<Arc<Passage>>>) -> Passages {
-        Passages { all: by_rank.iter().flatten().cloned().collect(), by_rank }
+    pub fn new(by_rank: Vec<Option<Arc<Passage>>>, ahead: Ahead) -> Passages {
+        Passages { all: by_rank.iter().flatten().cloned().collect(), by_rank, ahead }
     }
 
     /// Of this rank.
@@ -96,10 +98,10 @@ impl Passages {
         self.all.len()
     }
 
-    /// Is something in any of them?
+    /// Is something in any of them, or was it taken out ahead of its reader?
     #[inline]
     #[must_use]
     pub fn have_records(&self) -> bool {
-        self.all.iter().any(|passage| passage.has_record())
+        self.all.iter().any(|passage| passage.has_record()) || self.ahead.count() > 0
     }
 }

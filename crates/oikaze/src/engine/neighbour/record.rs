@@ -3,7 +3,7 @@
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Full, Part, STEP_BODY, Writer};
 use oikaze_protocol::neighbour::Heading;
-use oikaze_protocol::rma::{USER_HEAD, read_rows};
+use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
 use oikaze_protocol::wind::{Body, Rows, Segment};
 use std::ops::Range;
 
@@ -59,17 +59,35 @@ pub(super) fn put(
 }
 
 /// Put a user's message in, as a whole.
+///
+/// What fits into a step goes there word by word, from registers: put together in memory and read again as it was not written, it would have to wait
+/// until all that was stored before has reached the cache, that is, the record before this one.
 #[inline]
-pub(super) fn put_user(heading: Heading, head: [u8; USER_HEAD], body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
-    let mut step = [0; STEP_BODY];
-    let (front, rest) = step.split_at_mut(USER_HEAD);
-    let Some(room) = rest.get_mut(..body.len()) else {
+pub(super) fn put_user(heading: Heading, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+    let (head, len) = (user_head(tag), USER_HEAD + body.len());
+    if len > STEP_BODY {
         return writer.put(heading, &[Part::Bytes(&head), Part::Bytes(body)]);
-    };
-    // What fits into a step is copied there as one, of known length.
-    front.copy_from_slice(&head);
-    room.copy_from_slice(body);
-    writer.put_step(heading, USER_HEAD + body.len(), &step)
+    }
+    let [kind, ..] = head;
+    let (chunks, rest) = body.as_chunks::<8>();
+    let words = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).chain([short_word(rest)]);
+    // The kind takes the first byte: each word begins with the last byte of the one before.
+    let mut last = u64::from(kind);
+    let shifted = [tag].into_iter().chain(words).map(|word| std::mem::replace(&mut last, word >> 56) | word << 8);
+    writer.put_step(heading, len, shifted)
+}
+
+/// The word of up to seven bytes, read in two pieces that may overlap.
+#[inline]
+fn short_word(bytes: &[u8]) -> u64 {
+    let len = bytes.len();
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u16::from_le_bytes(*first)) | u64::from(u16::from_le_bytes(*last)) << (8 * (len - 2));
+    }
+    bytes.first().copied().unwrap_or_default().into()
 }
 
 /// Bytes of rows, packed. `None`: they cannot be read now.
@@ -81,4 +99,19 @@ fn packed<'s>(scratch: &'s mut Vec<u8>, rows: &Rows, part: Range<usize>, memory:
 
 fn are_absent(rows: &Rows, memory: &RegionTable) -> bool {
     rows.block.hull().is_some_and(|len| memory.is_absent(rows.region, rows.block.offset, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_word;
+
+    #[test]
+    fn short_words_are_of_any_length() {
+        let bytes = [0x11, 0xf2, 0x33, 0xe4, 0x55, 0xd6, 0x77];
+        for len in 0..=bytes.len() {
+            let mut word = [0; 8];
+            word[..len].copy_from_slice(&bytes[..len]);
+            assert_eq!(short_word(&bytes[..len]), u64::from_le_bytes(word), "{len}");
+        }
+    }
 }

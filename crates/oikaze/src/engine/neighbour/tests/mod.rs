@@ -11,7 +11,7 @@ use oikaze_os::neighbour::{Pair, Part, Side, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
     CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN, REFUSALS_TOLD, RING_BYTES,
-    STRAIGHT_A_TURN,
+    STRAIGHT_A_TURN, STRAIGHT_TOGETHER,
 };
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};

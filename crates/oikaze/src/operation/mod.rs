@@ -1,14 +1,18 @@
 //! Waiting for an operation: always on an object, with a time limit if wanted.
 
+mod in_ring;
+
 use crate::completion::{CompletionQueue, Counter};
-use crate::engine::{Completion, Failure, Request, Sink, Value};
-use crate::node::Node;
+use crate::engine::{Completion, Request, Sink, Value};
+use crate::node::{Node, Way};
 use crate::{Error, Result};
+use in_ring::InRing;
+use oikaze_os::hazard::{Guest, Host};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::Word;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 /// What an operation can yield.
@@ -126,22 +130,39 @@ impl fmt::Display for What {
 
 /// An operation in flight. Dropping it does not end it: its memory is counted, and it completes on its own.
 #[must_use = "an operation that is not waited for may fail unseen"]
-pub struct Operation<T> {
-    state: State<T>,
-    /// A queue or a counter is told of its end.
-    told: AtomicBool,
+pub struct Operation<T>(State<T>);
+
+/// How far it is. Small, and made by who calls: where it is stored in parts and then moved as a whole, the processor waits until all that was stored
+/// before has reached the cache, also what went into a ring.
+enum State<T> {
+    Begun(Box<Begun>),
+    /// A message that was put straight into its receiver's ring ([`InRing`]).
+    InRing {
+        marks: AtomicU8,
+        way: Guest<Way>,
+        len: u32,
+        position: u64,
+    },
+    /// Done before the call that began it returned: nothing of it is left to be waited for, counted or explained.
+    Done {
+        told: AtomicBool,
+        outcome: T,
+    },
 }
 
-/// How far it is.
-enum State<T> {
-    Begun(Begun),
-    InRing(InRing),
-    /// Done before the call that began it returned: nothing of it is left to be waited for, counted or explained.
-    Done(T),
+/// The same, to look at.
+enum View<'o, T> {
+    Begun(&'o Begun),
+    InRing(InRing<'o>),
+    Done(&'o AtomicBool, T),
 }
+
+const _: () = assert!(size_of::<Operation<u64>>() == 2 * size_of::<usize>());
 
 /// What the engine knows of.
-struct Begun {
+pub(crate) struct Begun {
+    /// A queue or a counter is told of its end.
+    told: AtomicBool,
     node: Arc<Node>,
     completion: Arc<Completion>,
     what: What,
@@ -149,6 +170,10 @@ struct Begun {
 }
 
 impl Begun {
+    pub fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Box<Begun> {
+        Box::new(Begun { told: AtomicBool::new(false), node: Arc::clone(node), completion, what, limit })
+    }
+
     fn wait<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
         let Self { node, completion, what, .. } = self;
         let value = node.outcome(what, completion, limit).map_err(|error| error.of_unknown_fate(what.fate()))?;
@@ -156,97 +181,40 @@ impl Begun {
     }
 }
 
-/// A message that was put straight into its receiver's ring (MEM-16.9).
-struct InRing {
-    node: Arc<Node>,
-    peer: Rank,
-    /// Where it ends there.
-    position: u64,
-    /// Bytes of its body.
-    len: u64,
-    limit: Option<Duration>,
-    given_up: AtomicBool,
-}
-
-impl InRing {
-    fn outcome(&self) -> Option<std::result::Result<Value, Failure>> {
-        if self.given_up.load(Ordering::Relaxed) {
-            return Some(Err(Failure::Cancelled));
-        }
-        self.node.passages().of(self.peer)?.outcome(self.position)
-    }
-
-    /// Is it known that it was taken there?
-    #[inline]
-    fn is_taken(&self) -> bool {
-        !self.given_up.load(Ordering::Relaxed)
-            && self.node.passages().of(self.peer).is_some_and(|passage| passage.is_done(self.position))
-    }
-
-    fn what(&self) -> What {
-        What { verb: Verb::Message, len: self.len, peer: self.peer, at: None }
-    }
-
-    #[inline]
-    fn wait<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
-        match T::from_value(Value::Done) {
-            Some(done) if self.is_taken() => Ok(done),
-            _ => self.wait_longer(limit),
-        }
-    }
-
-    #[cold]
-    fn wait_longer<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
-        let what = &self.what();
-        let value = self.node.outcome_of(what, || self.outcome(), limit).map_err(|error| error.of_unknown_fate(what.fate()))?;
-        T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
-    }
-
-    /// Nothing of it is read any more here; whether it is taken there, nobody will hear.
-    fn give_up(&self) {
-        if self.outcome().is_none() {
-            self.given_up.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn tell(&self, sink: Box<dyn Sink>) {
-        let completion = Completion::telling(sink);
-        match (self.outcome(), self.node.passages().shared(self.peer)) {
-            (None, Some(passage)) => {
-                let (peer, position) = (self.peer, self.position);
-                self.node.note(Request::Promise { peer, passage, position, completion });
-            }
-            (outcome, _) => completion.settle(outcome.unwrap_or(Err(Failure::Cancelled))),
-        }
-    }
-}
-
 impl<T: Outcome> Operation<T> {
-    /// A message that was put into its receiver's ring, and ends there at this position.
+    /// A message of so many bytes that was put into its receiver's ring, and ends there at this position.
     #[inline]
-    pub(crate) fn in_ring(node: &Arc<Node>, (peer, position): (Rank, u64), len: u64, limit: Option<Duration>) -> Self {
-        let in_ring = InRing { node: Arc::clone(node), peer, position, len, limit, given_up: AtomicBool::new(false) };
-        Self { state: State::InRing(in_ring), told: AtomicBool::new(false) }
+    pub(crate) fn in_ring(way: &Host<Way>, position: u64, len: u32) -> Self {
+        Self(State::InRing { marks: AtomicU8::new(0), way: way.invite(), len, position })
     }
 
-    pub(crate) fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Self {
-        let begun = Begun { node: Arc::clone(node), completion, what, limit };
-        Self { state: State::Begun(begun), told: AtomicBool::new(false) }
+    #[inline]
+    pub(crate) fn begun(begun: Box<Begun>) -> Self {
+        Self(State::Begun(begun))
     }
 
     /// One that is done.
     #[inline]
     pub(crate) fn done(outcome: T) -> Self {
-        Self { state: State::Done(outcome), told: AtomicBool::new(false) }
+        Self(State::Done { told: AtomicBool::new(false), outcome })
+    }
+
+    #[inline]
+    fn view(&self) -> View<'_, T> {
+        match &self.0 {
+            State::Begun(begun) => View::Begun(begun),
+            State::InRing { marks, way, len, position } => View::InRing(InRing { marks, way, len: *len, position: *position }),
+            State::Done { told, outcome } => View::Done(told, *outcome),
+        }
     }
 
     /// Is it settled? One load.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        match &self.state {
-            State::Begun(begun) => begun.completion.is_done(),
-            State::InRing(in_ring) => in_ring.is_taken() || in_ring.outcome().is_some(),
-            State::Done(_) => true,
+        match self.view() {
+            View::Begun(begun) => begun.completion.is_done(),
+            View::InRing(in_ring) => in_ring.is_done(),
+            View::Done(..) => true,
         }
     }
 
@@ -256,10 +224,10 @@ impl<T: Outcome> Operation<T> {
     /// What failed and why; [`Error::Timeout`] if the time limit passed (the operation goes on).
     #[inline]
     pub fn wait(&self) -> Result<T> {
-        match &self.state {
-            State::Done(outcome) => Ok(*outcome),
-            State::Begun(begun) => begun.wait(begun.limit),
-            State::InRing(in_ring) => in_ring.wait(in_ring.limit),
+        match self.view() {
+            View::Done(_, outcome) => Ok(outcome),
+            View::Begun(begun) => begun.wait(begun.limit),
+            View::InRing(in_ring) => in_ring.wait(),
         }
     }
 
@@ -269,19 +237,19 @@ impl<T: Outcome> Operation<T> {
     /// As [`Operation::wait`].
     #[inline]
     pub fn wait_for(&self, limit: Duration) -> Result<T> {
-        match &self.state {
-            State::Done(outcome) => Ok(*outcome),
-            State::Begun(begun) => begun.wait(Some(limit)),
-            State::InRing(in_ring) => in_ring.wait(Some(limit)),
+        match self.view() {
+            View::Done(_, outcome) => Ok(outcome),
+            View::Begun(begun) => begun.wait(Some(limit)),
+            View::InRing(in_ring) => in_ring.wait_for(Some(limit)),
         }
     }
 
     /// Wait, whatever the time limit: for its end, or the peer's.
     pub(crate) fn wait_to_the_end(&self) -> Result<T> {
-        match &self.state {
-            State::Done(outcome) => Ok(*outcome),
-            State::Begun(begun) => begun.wait(None),
-            State::InRing(in_ring) => in_ring.wait(None),
+        match self.view() {
+            View::Done(_, outcome) => Ok(outcome),
+            View::Begun(begun) => begun.wait(None),
+            View::InRing(in_ring) => in_ring.wait_for(None),
         }
     }
 
@@ -300,13 +268,13 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// What failed and why: most often that it was cancelled.
     pub fn cancel(&self) -> Result<T> {
-        match &self.state {
-            State::Begun(Begun { node, completion, what, limit }) => {
+        match self.view() {
+            View::Begun(Begun { node, completion, what, limit, .. }) => {
                 let asked = node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
                 node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
             }
-            State::InRing(in_ring) => in_ring.give_up(),
-            State::Done(_) => {}
+            View::InRing(in_ring) => in_ring.give_up(),
+            View::Done(..) => {}
         }
         self.wait()
     }
@@ -337,23 +305,24 @@ impl<T: Outcome> Operation<T> {
 
     /// Told by the turn that settles it, or here and now if none will.
     fn tell(&self, sink: impl FnOnce(What) -> Box<dyn Sink>, now: impl FnOnce(T)) -> Result<()> {
-        if self.told.swap(true, Ordering::Relaxed) {
-            let what = match &self.state {
-                State::Begun(begun) => begun.what.to_string(),
-                State::InRing(in_ring) => in_ring.what().to_string(),
-                State::Done(_) => "an operation that is done".to_owned(),
-            };
+        let (was_told, what) = match self.view() {
+            View::Begun(begun) => (begun.told.swap(true, Ordering::Relaxed), Some(begun.what.clone())),
+            View::InRing(in_ring) => (in_ring.was_told(), Some(in_ring.what())),
+            View::Done(told, _) => (told.swap(true, Ordering::Relaxed), None),
+        };
+        if was_told {
+            let what = what.map_or("an operation that is done".to_owned(), |what| what.to_string());
             return Err(Error::invalid(
                 what,
                 "its end is told to a counter already; an operation tells one counter or one queue",
             ));
         }
-        match &self.state {
-            State::Begun(Begun { node, completion, what, .. }) => {
+        match self.view() {
+            View::Begun(Begun { node, completion, what, .. }) => {
                 node.note(Request::Tell { completion: Arc::clone(completion), sink: sink(what.clone()) });
             }
-            State::InRing(in_ring) => in_ring.tell(sink(in_ring.what())),
-            State::Done(outcome) => now(*outcome),
+            View::InRing(in_ring) => in_ring.tell(sink(in_ring.what())),
+            View::Done(_, outcome) => now(outcome),
         }
         Ok(())
     }
@@ -361,19 +330,18 @@ impl<T: Outcome> Operation<T> {
     /// The same, yielding bits: the value before, of a word; else 0. So operations of all kinds are of one type ([`crate::Job::keep`]).
     #[must_use = "an operation that is not waited for may fail unseen"]
     pub fn into_bits(self) -> Operation<u64> {
-        let state = match self.state {
+        Operation(match self.0 {
             State::Begun(begun) => State::Begun(begun),
-            State::InRing(in_ring) => State::InRing(in_ring),
-            State::Done(outcome) => State::Done(outcome.to_bits()),
-        };
-        Operation { state, told: self.told }
+            State::InRing { marks, way, len, position } => State::InRing { marks, way, len, position },
+            State::Done { told, outcome } => State::Done { told, outcome: outcome.to_bits() },
+        })
     }
 
     /// Where its outcome appears; nowhere if it is done already.
     pub(crate) fn completion(&self) -> Option<&Arc<Completion>> {
-        match &self.state {
-            State::Begun(begun) => Some(&begun.completion),
-            State::InRing(_) | State::Done(_) => None,
+        match self.view() {
+            View::Begun(begun) => Some(&begun.completion),
+            View::InRing(_) | View::Done(..) => None,
         }
     }
 }

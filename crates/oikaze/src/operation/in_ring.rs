@@ -1,0 +1,97 @@
+//! Messages that were put straight into their receiver's ring (MEM-16.9), as their sender knows them.
+
+use super::{Outcome, Verb, What};
+use crate::engine::{Completion, Failure, Request, Sink, Value};
+use crate::node::Way;
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+/// Nothing of it is read any more here.
+const GIVEN_UP: u8 = 1;
+/// A queue or a counter is told of its end.
+const TOLD: u8 = 2;
+
+/// One of them.
+pub(super) struct InRing<'o> {
+    pub marks: &'o AtomicU8,
+    pub way: &'o Way,
+    /// Bytes of its body.
+    pub len: u32,
+    /// Where it ends in the ring.
+    pub position: u64,
+}
+
+impl InRing<'_> {
+    #[inline]
+    fn is_given_up(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & GIVEN_UP != 0
+    }
+
+    fn outcome(&self) -> Option<std::result::Result<Value, Failure>> {
+        if self.is_given_up() { Some(Err(Failure::Cancelled)) } else { self.way.passage().outcome(self.position) }
+    }
+
+    /// Is it known that it was taken there?
+    #[inline]
+    fn is_taken(&self) -> bool {
+        self.way.passage().is_done(self.position) && !self.is_given_up()
+    }
+
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.is_taken() || self.outcome().is_some()
+    }
+
+    pub fn what(&self) -> What {
+        What { verb: Verb::Message, len: self.len.into(), peer: self.way.peer(), at: None }
+    }
+
+    /// Within the time limit of its peer.
+    #[inline]
+    pub fn wait<T: Outcome>(&self) -> Result<T> {
+        self.wait_for(self.way.limit())
+    }
+
+    #[inline]
+    pub fn wait_for<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
+        match T::from_value(Value::Done) {
+            Some(done) if self.is_taken() => Ok(done),
+            _ => self.wait_longer(limit),
+        }
+    }
+
+    #[cold]
+    fn wait_longer<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
+        let what = &self.what();
+        let outcome = match self.way.node() {
+            Some(node) => node.outcome_of(what, || self.outcome(), limit),
+            None => self.outcome().unwrap_or(Err(Failure::Left)).map_err(|failure| Error::failed(what.to_string(), failure)),
+        };
+        let value = outcome.map_err(|error| error.of_unknown_fate(what.fate()))?;
+        T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
+    }
+
+    /// Whether it is taken there, nobody will hear, unless it is known by now.
+    pub fn give_up(&self) {
+        if self.outcome().is_none() {
+            self.marks.fetch_or(GIVEN_UP, Ordering::Relaxed);
+        }
+    }
+
+    /// Somebody is told of its end from now on. Was anybody before?
+    pub fn was_told(&self) -> bool {
+        self.marks.fetch_or(TOLD, Ordering::Relaxed) & TOLD != 0
+    }
+
+    pub fn tell(&self, sink: Box<dyn Sink>) {
+        let completion = Completion::telling(sink);
+        match (self.outcome(), self.way.node()) {
+            (None, Some(node)) => {
+                let passage = self.way.shared_passage();
+                node.note(Request::Promise { peer: self.way.peer(), passage, position: self.position, completion });
+            }
+            (outcome, _) => completion.settle(outcome.unwrap_or(Err(Failure::Left))),
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! A lock for what one thread at a time is in for a moment, which others can ask for more while it is taken.
+//!
+//! Lock, question and sleepers are bits of one word. Whoever is about to change something shares no cache line but this with others, and goes in
+//! and out by one locked instruction each: such an instruction waits until all that was stored before has reached the cache, whoever has the lines.
+//!
+//! All that is done to one word has one order, and a thread that has done something to it sees that or what came later. So one who asks and
+//! then finds the word taken has asked before the holder leaves; and a holder that has left finds the question by a mere load, or it came
+//! after, when it was open. No fence is needed for that.
+//!
+//! A thread that goes in [often](Gate::try_enter_often), for moments, while no other does, becomes the *favourite*: it leaves the word taken, and
+//! says by plain stores whether it is inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Whoever else wants
+//! to go in withdraws the favour, makes the favourite's fence as in [`crate::hazard`], and waits until it is out. So nobody finds it taken by a
+//! favourite that does not look what it was asked. Each withdrawal takes some microseconds, and makes the next favour harder to come by.
+
+#[cfg(all(test, loom))]
+mod models;
+mod platform;
+
+#[cfg(loom)]
+use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::{Condvar, Mutex, MutexGuard},
+};
+#[cfg(not(loom))]
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::{Condvar, Mutex, MutexGuard},
+};
+
+use platform::{PATIENCE, PLACES, heavy, is_asymmetric, light, place};
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+
+/// Somebody is in, or need not ask to be.
+const TAKEN: u32 = 1;
+/// Somebody has asked for something.
+const ASKED: u32 = 2;
+/// Somebody may sleep until it is open.
+const AWAITED: u32 = 4;
+/// It is taken for the favourite, inside or not, whose place stands above.
+const FAVOURED: u32 = 8;
+const PLACE_SHIFT: u32 = 8;
+const FAVOURITE: u32 = FAVOURED | !0 << PLACE_SHIFT;
+
+/// With so much of it, some microseconds for each withdrawal are not felt.
+const PATIENCE_MAX: u32 = 1 << 16;
+
+/// What one thread at a time is in.
+pub struct Gate<T> {
+    word: AtomicU32,
+    /// Is the thread of this place inside as the favourite? Written by that thread.
+    marks: [AtomicBool; PLACES],
+    /// Whose place came often last, how many times one after another, and how many it takes. Written by who is in.
+    latest: AtomicU32,
+    streak: AtomicU32,
+    patience: AtomicU32,
+    may_favour: bool,
+    inside: UnsafeCell<T>,
+    /// Held by who says that it sleeps, and by who wakes it.
+    asleep: Mutex<()>,
+    opened: Condvar,
+}
+
+/// Being in, until dropped; also by a panic.
+pub struct Inside<'g, T> {
+    gate: &'g Gate<T>,
+    /// The favourite's.
+    mark: Option<&'g AtomicBool>,
+}
+
+// SAFETY: `inside` is reached by one thread at a time, through `Inside`.
+unsafe impl<T: Send> Sync for Gate<T> {}
+
+// SAFETY: a shared `Inside` gives out nothing but a shared reference to what is inside.
+unsafe impl<T: Sync> Sync for Inside<'_, T> {}
+
+impl<T> Gate<T> {
+    /// Open.
+    pub fn new(inside: T) -> Gate<T> {
+        Gate {
+            word: AtomicU32::new(0),
+            marks: std::array::from_fn(|_| AtomicBool::new(false)),
+            latest: AtomicU32::new(u32::MAX),
+            streak: AtomicU32::new(0),
+            patience: AtomicU32::new(PATIENCE),
+            may_favour: is_asymmetric(),
+            inside: UnsafeCell::new(inside),
+            asleep: Mutex::new(()),
+            opened: Condvar::new(),
+        }
+    }
+
+    /// Unless somebody is in; but a favourite is waited for.
+    #[inline]
+    pub fn try_enter(&self) -> Option<Inside<'_, T>> {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & FAVOURED != 0 {
+            return match place() {
+                Some(place) if place == word >> PLACE_SHIFT => self.enter_as_favourite(word),
+                _ => self.enter_out_of_favour(),
+            };
+        }
+        // Seen late, this says that somebody is in who has just left: so it would have been a moment ago.
+        if word & TAKEN != 0 {
+            return None;
+        }
+        match self.word.fetch_or(TAKEN, Ordering::Acquire) {
+            before if before & TAKEN == 0 => Some(Inside { gate: self, mark: None }),
+            before if before & FAVOURED != 0 => self.enter_out_of_favour(),
+            _ => None,
+        }
+    }
+
+    /// The same, for a thread that comes again soon, and stays for a moment: it may become the favourite.
+    #[inline]
+    pub fn try_enter_often(&self) -> Option<Inside<'_, T>> {
+        let mut inside = self.try_enter()?;
+        if inside.mark.is_none() {
+            inside.mark = self.favour();
+        }
+        Some(inside)
+    }
+
+    /// This thread, which is in, is the favourite from now on, if none but it came often for long: its mark.
+    fn favour(&self) -> Option<&AtomicBool> {
+        let place = place().filter(|_| self.may_favour)?;
+        let before = self.latest.load(Ordering::Relaxed);
+        let streak = if before == place { self.streak.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        self.latest.store(place, Ordering::Relaxed);
+        self.streak.store(streak, Ordering::Relaxed);
+        if streak < self.patience.load(Ordering::Relaxed) {
+            return None;
+        }
+        let favoured = TAKEN | FAVOURED | place << PLACE_SHIFT;
+        let mark = self.mark(favoured)?;
+        mark.store(true, Ordering::Relaxed);
+        // Not if somebody has asked or sleeps. Who finds it favoured finds the mark.
+        if self.word.compare_exchange(TAKEN, favoured, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return Some(mark);
+        }
+        mark.store(false, Ordering::Relaxed);
+        None
+    }
+
+    /// Wait until nobody is.
+    pub fn enter(&self) -> Inside<'_, T> {
+        self.try_enter().unwrap_or_else(|| self.await_entry())
+    }
+
+    #[cold]
+    fn await_entry(&self) -> Inside<'_, T> {
+        let mut asleep = self.lock();
+        loop {
+            let before = self.word.fetch_or(TAKEN | AWAITED, Ordering::Acquire);
+            if before & TAKEN == 0 {
+                return Inside { gate: self, mark: None };
+            }
+            if let Some(mark) = self.withdraw_favour() {
+                return self.await_favourite(mark, asleep);
+            }
+            // Who leaves from here on sees that it is awaited, and wakes nobody before this thread sleeps.
+            asleep = self.opened.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// This thread is the favourite, as of this word.
+    #[inline]
+    fn enter_as_favourite(&self, word: u32) -> Option<Inside<'_, T>> {
+        // Twice at once it is not inside.
+        let mark = self.mark(word).filter(|mark| !mark.load(Ordering::Relaxed))?;
+        mark.store(true, Ordering::Relaxed);
+        light();
+        let inside = Inside { gate: self, mark: Some(mark) };
+        // While this thread is none, nobody makes it the favourite again. Who has withdrawn the favour waits for `inside` to be dropped.
+        ((self.word.load(Ordering::Relaxed) ^ word) & FAVOURITE == 0).then_some(inside)
+    }
+
+    #[cold]
+    fn enter_out_of_favour(&self) -> Option<Inside<'_, T>> {
+        let mark = self.withdraw_favour()?;
+        Some(self.await_favourite(mark, self.lock()))
+    }
+
+    /// Nobody is the favourite any more, and this thread has taken the gate from it, whose mark this is; unless another has before.
+    fn withdraw_favour(&self) -> Option<&AtomicBool> {
+        let before = self.word.fetch_and(!FAVOURITE, Ordering::Acquire);
+        if before & FAVOURED == 0 { None } else { self.mark(before) }
+    }
+
+    fn await_favourite<'g>(&'g self, mark: &AtomicBool, asleep: MutexGuard<'g, ()>) -> Inside<'g, T> {
+        heavy();
+        let mut asleep = asleep;
+        while mark.load(Ordering::Acquire) {
+            asleep = self.opened.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+        }
+        let patience = self.patience.load(Ordering::Relaxed).saturating_mul(2).min(PATIENCE_MAX);
+        self.patience.store(patience, Ordering::Relaxed);
+        self.streak.store(0, Ordering::Relaxed);
+        Inside { gate: self, mark: None }
+    }
+
+    fn mark(&self, word: u32) -> Option<&AtomicBool> {
+        self.marks.get((word >> PLACE_SHIFT) as usize)
+    }
+
+    /// Ask whoever is in. It may be nobody by now: the caller must try to enter, too.
+    pub fn ask(&self) {
+        // Not a store: what earlier ones have asked is known with this, too.
+        self.word.fetch_or(ASKED, Ordering::AcqRel);
+    }
+
+    /// Has somebody asked, and nobody answered? Who has just left sees all that was asked before.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & ASKED != 0
+    }
+
+    #[inline]
+    fn leave(&self) {
+        if self.word.fetch_sub(TAKEN, Ordering::Release) & AWAITED != 0 {
+            self.wake();
+        }
+    }
+
+    /// The favourite is out, and somebody waited for that.
+    #[cold]
+    fn wake_successor(&self) {
+        // Who was about to sleep does by now, or has not looked yet.
+        drop(self.lock());
+        self.opened.notify_all();
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.word.fetch_and(!AWAITED, Ordering::Relaxed);
+        self.wake_successor();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn place(&self) -> *mut T {
+        #[cfg(loom)]
+        return self.inside.with_mut(|inside| inside);
+        #[cfg(not(loom))]
+        self.inside.get()
+    }
+}
+
+impl<T> Inside<'_, T> {
+    /// Take back what was asked: all that was done before any of the questions is seen from here on.
+    pub fn answer(&mut self) {
+        self.gate.word.fetch_and(!ASKED, Ordering::AcqRel);
+    }
+}
+
+impl<T> Drop for Inside<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mark) = self.mark else { return self.gate.leave() };
+        mark.store(false, Ordering::Release);
+        light();
+        if self.gate.word.load(Ordering::Relaxed) & FAVOURED == 0 {
+            self.gate.wake_successor();
+        }
+    }
+}
+
+impl<T> Deref for Inside<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this thread is in, and nobody else until `self` is dropped.
+        unsafe { &*self.gate.place() }
+    }
+}
+
+impl<T> DerefMut for Inside<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and `self` is borrowed for as long as the reference lives.
+        unsafe { &mut *self.gate.place() }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn one_at_a_time_is_in_and_is_asked() {
+        let gate = Gate::new(1);
+        let mut inside = gate.enter();
+        assert!(gate.try_enter().is_none() && !gate.is_asked());
+        gate.ask();
+        gate.ask();
+        *inside += 1;
+        drop(inside);
+        assert!(gate.is_asked());
+        let mut inside = gate.try_enter().unwrap();
+        inside.answer();
+        assert_eq!((*inside, gate.is_asked()), (2, false));
+    }
+
+    #[test]
+    fn who_panics_inside_leaves() {
+        let gate = Gate::new(());
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _inside = gate.enter();
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        assert!(panicked.is_err() && gate.try_enter().is_some());
+    }
+
+    #[test]
+    fn who_waits_gets_in() {
+        let gate = Gate::new(0);
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| (0..10_000).for_each(|_| *gate.enter() += 1));
+            }
+        });
+        assert_eq!((*gate.enter(), gate.word.load(Ordering::Relaxed) & !AWAITED), (40_000, TAKEN));
+    }
+
+    #[test]
+    fn a_favourite_is_waited_for() {
+        let gate = Gate::new(0);
+        let is_favoured = || gate.word.load(Ordering::Relaxed) & FAVOURED != 0;
+        for _ in 0..=PATIENCE {
+            *gate.enter() += 1;
+            assert!(!is_favoured(), "it may stay for long");
+            *gate.try_enter_often().unwrap() += 1;
+        }
+        assert_eq!(is_favoured(), is_asymmetric());
+        let inside = gate.enter();
+        assert!(gate.try_enter().is_none() && gate.try_enter_often().is_none(), "not twice at once");
+        std::thread::scope(|threads| {
+            let other = threads.spawn(|| *gate.enter() += 1);
+            while is_favoured() {
+                std::thread::yield_now();
+            }
+            assert_eq!(*inside, 2 * (PATIENCE + 1));
+            drop(inside);
+            other.join().unwrap();
+        });
+        assert_eq!(*gate.try_enter_often().unwrap(), 2 * PATIENCE + 3);
+        assert!(!is_favoured());
+        assert!(!is_asymmetric() || gate.patience.load(Ordering::Relaxed) > PATIENCE);
+    }
+
+    #[test]
+    fn favours_come_and_go() {
+        let gate = Gate::new(0u64);
+        std::thread::scope(|threads| {
+            for often in [1, 50, 20_000] {
+                let gate = &gate;
+                threads.spawn(move || {
+                    let enter = || gate.try_enter_often().unwrap_or_else(|| gate.enter());
+                    for _ in 0..200_000 / often {
+                        (0..often).for_each(|_| *enter() += 1);
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+        assert_eq!(*gate.enter(), 600_000);
+    }
+}

@@ -1,0 +1,298 @@
+//! Something that many hold for a moment, and that is to stay for as long as one of them does.
+//!
+//! Each time that an `Arc` is handed on or dropped, one locked instruction waits until all that was stored before has reached the cache. A [`Guest`] is
+//! counted by plain stores, in a line of its thread's own; nobody knows how many there are. When the [`Host`] goes, those of all threads are added
+//! up, and from then on counted one by one (as the Linux kernel's `percpu_ref` does). It is a [`Hazard`] that keeps both ways of counting apart.
+//!
+//! And a guest is a number of two bytes, not an address: what holds one may be returned in two registers. Once stored in parts and loaded as a whole, as
+//! happens to whatever is larger, it would have to wait for the same.
+
+use super::Hazard;
+use super::PLACES;
+#[cfg(all(test, loom))]
+use super::models::place;
+#[cfg(not(all(test, loom)))]
+use super::place;
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicUsize, fence};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicPtr, Ordering};
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicUsize, fence};
+use std::sync::{Mutex, PoisonError};
+
+/// What the host counts for: more than there can be guests.
+const HOST: usize = usize::MAX / 2;
+/// Those that stand at one time, at most.
+const HOUSES: usize = u16::MAX as usize + 1;
+
+static HOUSE: [AtomicPtr<()>; HOUSES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; HOUSES];
+/// Numbers of houses: those that are free again, and the first that none ever had.
+static FREE: Mutex<(Vec<u16>, usize)> = Mutex::new((Vec::new(), 0));
+
+/// Who has made it, and lets others in. Dropped, it lets nobody in any more, and waits for nobody.
+pub struct Host<T>(u16, PhantomData<House<T>>);
+
+/// One who was let in. The last to go takes it down.
+pub struct Guest<T>(u16, PhantomData<House<T>>);
+
+struct House<T> {
+    inside: T,
+    /// Ends when the host goes.
+    hazard: Hazard,
+    /// Who came and who went, by thread.
+    counts: [Count; PLACES],
+    /// Guests that no count holds, and the host.
+    others: AtomicUsize,
+}
+
+/// How many more have come than gone in one thread, which alone writes it: below zero where others brought them. The sum means something.
+#[repr(align(64))]
+struct Count(AtomicUsize);
+
+// SAFETY: all hold a shared reference to what is inside, and whichever is the last drops it, as with an `Arc`.
+unsafe impl<T: Send + Sync> Send for Host<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Host<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Send for Guest<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Guest<T> {}
+
+impl<T> Host<T> {
+    /// With nobody else inside; none if there are too many.
+    pub fn new(inside: T) -> Option<Host<T>> {
+        let number = {
+            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = u16::try_from(free.1).ok();
+            let number = free.0.pop().or(next)?;
+            free.1 += usize::from(Some(number) == next);
+            number
+        };
+        let counts = std::array::from_fn(|_| Count(AtomicUsize::new(0)));
+        let house = House { inside, hazard: Hazard::default(), counts, others: AtomicUsize::new(HOST) };
+        HOUSE[usize::from(number)].store(Box::into_raw(Box::new(house)).cast(), Ordering::Relaxed);
+        Some(Host(number, PhantomData))
+    }
+
+    /// Let somebody in.
+    #[inline]
+    #[must_use]
+    pub fn invite(&self) -> Guest<T> {
+        let house = self.house();
+        match house.count() {
+            Some(count) => count.0.store(count.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed),
+            None => _ = house.others.fetch_add(1, Ordering::Relaxed),
+        }
+        Guest(self.0, PhantomData)
+    }
+
+    fn house(&self) -> &House<T> {
+        // SAFETY: the house of this number was built with what is inside of it, and stands while its host is there.
+        unsafe { &*House::at(self.0) }
+    }
+}
+
+impl<T> House<T> {
+    #[inline]
+    fn at(number: u16) -> *mut House<T> {
+        HOUSE[usize::from(number)].load(Ordering::Relaxed).cast()
+    }
+
+    /// Take it down.
+    ///
+    /// # Safety
+    /// The house of this number was built with a `T` inside, and nobody is in, or can come.
+    #[cold]
+    unsafe fn take_down(number: u16) {
+        // SAFETY: as the caller says.
+        drop(unsafe { Box::from_raw(House::<T>::at(number)) });
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push(number);
+    }
+
+    /// This thread's.
+    #[inline]
+    fn count(&self) -> Option<&Count> {
+        self.counts.get(place()?)
+    }
+
+    /// How many the counts of all threads hold, when nobody is let in any more, and whoever goes is counted otherwise.
+    fn sum(&self) -> usize {
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(count.0.load(Ordering::Relaxed)))
+    }
+
+    /// Of those that no thread counts so many have gone. Are they the last?
+    fn gone(&self, many: usize) -> bool {
+        let last = self.others.fetch_sub(many, Ordering::Release) == many;
+        if last {
+            // What the others did inside comes before the end.
+            fence(Ordering::Acquire);
+        }
+        last
+    }
+}
+
+impl<T> Drop for Host<T> {
+    fn drop(&mut self) {
+        let house = self.house();
+        house.hazard.end();
+        while house.hazard.is_ending() {
+            pause();
+        }
+        if house.gone(HOST.wrapping_sub(house.sum())) {
+            // SAFETY: nobody is in, or can come.
+            unsafe { House::<T>::take_down(self.0) };
+        }
+    }
+}
+
+impl<T> Drop for Guest<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the house of this number was built with what is inside of it, and stands while a guest is there.
+        let house = unsafe { &*House::<T>::at(self.0) };
+        if let Some(count) = house.count()
+            && let Some(_inside) = house.hazard.enter()
+        {
+            count.0.store(count.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+        } else if house.gone(1) {
+            // SAFETY: the host has gone, and so have all other guests.
+            unsafe { House::<T>::take_down(self.0) };
+        }
+    }
+}
+
+#[cfg(not(all(test, loom)))]
+fn pause() {
+    std::thread::yield_now();
+}
+
+#[cfg(all(test, loom))]
+fn pause() {
+    loom::thread::yield_now();
+}
+
+impl<T> Deref for Host<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.house().inside
+    }
+}
+
+impl<T> Deref for Guest<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: as in `drop`.
+        unsafe { &(*House::<T>::at(self.0)).inside }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Host<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Host").field(&**self).finish()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Guest<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guest").field(&**self).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
+    use std::sync::{Arc, Barrier};
+
+    struct Inside(Arc<AtomicBool>);
+
+    impl Drop for Inside {
+        fn drop(&mut self) {
+            assert!(!self.0.swap(true, Ordering::AcqRel), "twice");
+        }
+    }
+
+    fn house() -> (Host<Inside>, impl Fn() -> bool) {
+        let over = Arc::new(AtomicBool::new(false));
+        (Host::new(Inside(Arc::clone(&over))).unwrap(), move || over.load(Ordering::Acquire))
+    }
+
+    #[test]
+    fn the_last_to_go_takes_it_down() {
+        let (host, is_over) = house();
+        let [one, other] = [host.invite(), host.invite()];
+        drop(one);
+        drop(host);
+        assert!(!is_over());
+        drop(other);
+        assert!(is_over());
+        let (host, is_over) = house();
+        drop(host.invite());
+        assert!(!is_over());
+        drop(host);
+        assert!(is_over());
+    }
+
+    /// Guests go in other threads than they came in, of which there are more than places, before and after the host.
+    #[test]
+    fn guests_go_wherever_they_like() {
+        let (host, is_over) = house();
+        let threads = PLACES + 8;
+        let together = Barrier::new(threads);
+        let (sender, stay) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let (host, sender, together) = (&host, sender.clone(), &together);
+                scope.spawn(move || {
+                    together.wait();
+                    for n in 0..1000 {
+                        let guest = host.invite();
+                        if n % 10 == 0 {
+                            sender.send(guest).unwrap();
+                        }
+                    }
+                    together.wait();
+                });
+            }
+        });
+        drop(sender);
+        let mut stay: Vec<_> = stay.into_iter().collect();
+        assert_eq!(stay.len(), threads * 100);
+        stay.drain(..200).for_each(drop);
+        drop(host);
+        let last = stay.pop();
+        std::thread::scope(|scope| {
+            for some in stay.chunks_mut(500) {
+                scope.spawn(move || some.len());
+            }
+        });
+        drop(stay);
+        assert!(!is_over());
+        drop(last);
+        assert!(is_over());
+    }
+
+    /// The host goes while others do.
+    #[test]
+    fn all_go_at_once() {
+        for _ in 0..200 {
+            let (host, is_over) = house();
+            let guests: Vec<Vec<_>> = (0..3).map(|_| (0..50).map(|_| host.invite()).collect()).collect();
+            std::thread::scope(|scope| {
+                for some in guests {
+                    scope.spawn(|| drop(some));
+                }
+                drop(host);
+            });
+            assert!(is_over());
+        }
+    }
+}
