@@ -2,7 +2,7 @@
 
 use super::Test;
 use super::measure::{Bench, COPIED, PATIENCE, Stream, exchanged};
-use oikaze::{Combine, Operation, ReduceOp, Result};
+use oikaze::{Class, Combine, Operation, ReduceOp, Result};
 use oikaze_os::cpu::Meter;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -45,18 +45,24 @@ impl Bench<'_> {
             }
             return Ok(());
         }
-        let window = (BYTES_IN_FLIGHT / size).clamp(2, IN_FLIGHT);
+        let (class, window) = (self.perf.class.class(), (BYTES_IN_FLIGHT / size).clamp(2, IN_FLIGHT));
         let span = self.perf.span();
         let begins = exchanged(span);
         let places = (self.local.len() - begins) / span;
         let batch = (window / 4).clamp(1, BATCH);
+        // Copied as they are sent, and the last of some ordered ones tells of all.
+        let are_copied = test == Test::Message && size <= COPIED;
+        let told_together = if are_copied && class != Class::Unordered { batch } else { 1 };
         let mut flying = VecDeque::with_capacity(window);
         // Of one buffer that is used again and again, one slice.
         let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
         let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
-            if test == Test::Message && size <= COPIED {
-                // As a program would: what is small is copied anyway.
-                flying.push_back(peer.send(self.perf.class.class(), turn as u64, &self.payload));
+            if are_copied {
+                let sent = peer.send(class, turn as u64, &self.payload);
+                let sent_by_now = turn + 1 - first;
+                if sent_by_now == count || sent_by_now.is_multiple_of(told_together) {
+                    flying.push_back(sent);
+                }
                 return Ok(());
             }
             let next = begins + turn % places * span;
@@ -68,7 +74,7 @@ impl Bench<'_> {
                 Test::Block => keep(there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?, flying),
                 Test::Accumulate => keep(there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?, flying),
                 Test::Message => {
-                    flying.push_back(peer.send_from(self.perf.class.class(), turn as u64, here.clone()));
+                    flying.push_back(peer.send_from(class, turn as u64, here.clone()));
                     Ok(())
                 }
                 _ => keep(there.put(at as u64, &here), flying),
@@ -76,7 +82,7 @@ impl Bench<'_> {
         };
         let mut turn = first;
         while turn < first + count {
-            while flying.len() + batch > window {
+            while flying.len() * told_together + batch > window {
                 wait_first(&mut flying)?;
             }
             let together = turn..(turn + batch).min(first + count);
