@@ -58,8 +58,12 @@ impl Node {
                 self.take_faults();
             }
             // Back from away it looks at the role first: to watch returns at once if there is something to do.
-            if faults || (watched && self.role.helper_may_watch()) {
-                self.try_turn(self.now());
+            if (faults || (watched && self.role.helper_may_watch()))
+                && let Some(work) = self.try_turn(self.now())
+                && (work.received > 0 || work.settled > 0)
+            {
+                // Whoever reads that may wait for this core, while more comes all the time.
+                std::thread::yield_now();
             }
         }
     }
