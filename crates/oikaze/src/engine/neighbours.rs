@@ -106,6 +106,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
         std::mem::take(&mut self.neighbours.rung)
     }
 
+    /// Neighbours that sleep are woken if anything was done for them since a turn looked (MEM-16.5).
+    pub fn wake_stirred_neighbours(&mut self) {
+        let Self { neighbours, peers, .. } = self;
+        for rank in &neighbours.ranks {
+            if let Some(neighbour) = peers.get_mut(*rank).and_then(|peer| peer.neighbour.as_mut()) {
+                neighbour.wake_if_stirred();
+            }
+        }
+    }
+
     /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything come meanwhile?
     pub fn doze(&mut self) -> bool {
         let Self { neighbours, peers, .. } = self;

@@ -86,6 +86,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.is_pressed(now) {
             return self.rest_of_turn(now, received);
         }
+        if received > 0 {
+            // The next turn may be long in coming.
+            self.wake_stirred_neighbours();
+        }
         self.unfinished = received > 0;
         Work { received, settled: self.take_news(), ..Work::default() }
     }

@@ -354,6 +354,10 @@ impl Node {
         let read = self.mailbox.read();
         let any = !read.is_empty();
         read.into_iter().for_each(|request| engine.submit(Submission { request, completion: None, keep: None }, self.now()));
+        if any {
+            // They may sleep until they have it, and this thread runs no whole turn before it does.
+            engine.wake_stirred_neighbours();
+        }
         any
     }
 

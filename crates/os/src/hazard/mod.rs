@@ -85,7 +85,8 @@ impl Hazard {
         // A thread that is inside something else already has its mark in use.
         let mark = place.and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0);
         match mark {
-            Some(mark) => mark.0.store(self.name(), Ordering::Relaxed),
+            // Whoever waited for the hazard that it was inside before may see this one's name instead.
+            Some(mark) => mark.0.store(self.name(), Ordering::Release),
             None => _ = self.counted.fetch_add(1, Ordering::Relaxed),
         }
         let inside = Inside { hazard: self, mark };

@@ -401,4 +401,19 @@ fn sleepers_are_woken_for_messages_and_for_settlements() {
     assert!(two.a.engine.doze(), "there is something to be seen");
     two.a.turn(two.now);
     assert!(sent.is_done());
+
+    (0..10).for_each(|_| two.turn());
+    assert!(!two.a.engine.doze());
+    let now = two.now;
+    let _ = two.a.ask(send(Class::Ordered, 2, Body::Empty));
+    two.a.turn(now);
+    assert!(!two.a.engine.doze() && !rung(&two.a));
+    let read = two.b.engine.turn_for_news(now);
+    assert!(read.received > 0 && rung(&two.a), "it is settled, and no whole turn follows");
+    two.a.turn(now);
+    assert!(!two.a.engine.doze() && !rung(&two.a));
+    let request = Request::Consumed { from: 0, messages: 1, bytes: 0 };
+    two.b.engine.submit(crate::engine::Submission { request, completion: None, keep: None }, now);
+    two.b.engine.wake_stirred_neighbours();
+    assert!(rung(&two.a), "it has its credit back");
 }
