@@ -1,9 +1,9 @@
 //! The engine, which one thread at a time is in: how others leave work to that one, and when the next turn is due.
 //!
-//! It is entered by one try-lock. (Who comes often has it without; whoever takes that away waits until it is out, once.) Who finds it taken says so ([`Turnstile::ask`]) and tries once more; the holder looks whether anybody
-//! has when it has let go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder that does sees the question; an
-//! asker that does finds it open, or taken by somebody who has not looked yet. Either way one of them has the work done, and neither needs a fence,
-//! which would wait for all that was stored before, whoever's cache it goes to.
+//! It is entered by one try-lock, which who comes often has for nothing. Who finds it taken says so ([`Turnstile::ask`]) and tries once more; the
+//! holder looks whether anybody has when it has let go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder that
+//! does sees the question; an asker that does finds it open, or taken by somebody who has not looked yet. Either way one of them has the work done,
+//! and neither needs a fence, which would wait for all that was stored before, whoever's cache it goes to.
 //!
 //! What must hold, and is tried by loom in every interleaving (`models`, below):
 //! 1. What was left to the holder is taken up by a turn that begins afterwards.

@@ -9,8 +9,10 @@
 //!
 //! A thread that goes in [often](Gate::try_enter_often), for moments, while no other does, becomes the *favourite*: it leaves the word taken, and
 //! says by plain stores whether it is inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Whoever else wants
-//! to go in withdraws the favour, makes the favourite's fence as in [`crate::hazard`], and waits until it is out. So nobody finds it taken by a
-//! favourite that does not look what it was asked. Each withdrawal takes some microseconds, and makes the next favour harder to come by.
+//! to go in withdraws the favour and makes the favourite's fence as in [`crate::hazard`]. If the favourite is out then, it stays out, and they
+//! are in. Else it finds the favour withdrawn when it leaves, and leaves as anybody does: it opens, wakes, and looks what it was asked. Nobody
+//! waits for it who need not: it may sleep inside, for the very thread that looks in. Each withdrawal takes some microseconds, and makes the next
+//! favour harder to come by.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -41,8 +43,12 @@ const ASKED: u32 = 2;
 const AWAITED: u32 = 4;
 /// It is taken for the favourite, inside or not, whose place stands above.
 const FAVOURED: u32 = 8;
+/// It was, and is taken for whoever [claims](Gate::claim) it first: one who wants to go in, and has seen the favourite out, or the favourite.
+const WITHDRAWN: u32 = 16;
+/// Who has withdrawn it still looks whether the favourite is out. There is none meanwhile: what is seen of the mark tells nothing of a later favour.
+const DOUBTED: u32 = 32;
 const PLACE_SHIFT: u32 = 8;
-const FAVOURITE: u32 = FAVOURED | !0 << PLACE_SHIFT;
+const PLACE: u32 = !0 << PLACE_SHIFT;
 
 /// With so much of it, some microseconds for each withdrawal are not felt.
 const PATIENCE_MAX: u32 = 1 << 16;
@@ -92,7 +98,7 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Unless somebody is in; but a favourite is waited for.
+    /// Unless somebody is in.
     #[inline]
     pub fn try_enter(&self) -> Option<Inside<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
@@ -157,8 +163,8 @@ impl<T> Gate<T> {
             if before & TAKEN == 0 {
                 return Inside { gate: self, mark: None };
             }
-            if let Some(mark) = self.withdraw_favour() {
-                return self.await_favourite(mark, asleep);
+            if let Some(inside) = self.enter_out_of_favour() {
+                return inside;
             }
             // Who leaves from here on sees that it is awaited, and wakes nobody before this thread sleeps.
             asleep = self.opened.wait(asleep).unwrap_or_else(PoisonError::into_inner);
@@ -172,33 +178,51 @@ impl<T> Gate<T> {
         let mark = self.mark(word).filter(|mark| !mark.load(Ordering::Relaxed))?;
         mark.store(true, Ordering::Relaxed);
         light();
-        let inside = Inside { gate: self, mark: Some(mark) };
-        // While this thread is none, nobody makes it the favourite again. Who has withdrawn the favour waits for `inside` to be dropped.
-        ((self.word.load(Ordering::Relaxed) ^ word) & FAVOURITE == 0).then_some(inside)
+        // While this thread is none, nobody makes it the favourite again.
+        if (self.word.load(Ordering::Relaxed) ^ word) & (FAVOURED | PLACE) == 0 {
+            return Some(Inside { gate: self, mark: Some(mark) });
+        }
+        self.enter_after_all(mark)
+    }
+
+    /// Not as the favourite any more. Who has withdrawn the favour may have taken this thread for one that is inside, and looks what it was asked.
+    #[cold]
+    fn enter_after_all(&self, mark: &AtomicBool) -> Option<Inside<'_, T>> {
+        let inside = self.claim(mark, 0);
+        mark.store(false, Ordering::Release);
+        inside
+    }
+
+    /// The same, on the way out: unless who has withdrawn the favour has seen that, and is in, leave as anybody does.
+    #[cold]
+    fn leave_after_all(&self, mark: &AtomicBool) {
+        drop(self.claim(mark, 0));
     }
 
     #[cold]
     fn enter_out_of_favour(&self) -> Option<Inside<'_, T>> {
-        let mark = self.withdraw_favour()?;
-        Some(self.await_favourite(mark, self.lock()))
-    }
-
-    /// Nobody is the favourite any more, and this thread has taken the gate from it, whose mark this is; unless another has before.
-    fn withdraw_favour(&self) -> Option<&AtomicBool> {
-        let before = self.word.fetch_and(!FAVOURITE, Ordering::Acquire);
-        if before & FAVOURED == 0 { None } else { self.mark(before) }
-    }
-
-    fn await_favourite<'g>(&'g self, mark: &AtomicBool, asleep: MutexGuard<'g, ()>) -> Inside<'g, T> {
+        let withdrawn = |word| if word & FAVOURED == 0 { None } else { Some(word ^ (FAVOURED | WITHDRAWN | DOUBTED)) };
+        let before = self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, withdrawn).ok()?;
+        let mark = self.mark(before)?;
         heavy();
-        let mut asleep = asleep;
-        while mark.load(Ordering::Acquire) {
-            asleep = self.opened.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+        // If it is inside, it sees the favour withdrawn when it leaves.
+        let inside = if mark.load(Ordering::Acquire) { None } else { self.claim(mark, DOUBTED) };
+        if inside.is_none() {
+            self.word.fetch_and(!DOUBTED, Ordering::Release);
         }
+        inside
+    }
+
+    /// Be in, and then undo this, if the favour was withdrawn from the thread of this mark, and nobody else has claimed what was taken for it.
+    #[cold]
+    fn claim(&self, mark: &AtomicBool, undo: u32) -> Option<Inside<'_, T>> {
+        let is_its = |word| self.mark(word).is_some_and(|its| std::ptr::eq(its, mark));
+        let claimed = |word| if word & WITHDRAWN != 0 && is_its(word) { Some(word & !(WITHDRAWN | PLACE | undo)) } else { None };
+        self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claimed).ok()?;
         let patience = self.patience.load(Ordering::Relaxed).saturating_mul(2).min(PATIENCE_MAX);
         self.patience.store(patience, Ordering::Relaxed);
         self.streak.store(0, Ordering::Relaxed);
-        Inside { gate: self, mark: None }
+        Some(Inside { gate: self, mark: None })
     }
 
     fn mark(&self, word: u32) -> Option<&AtomicBool> {
@@ -224,18 +248,12 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The favourite is out, and somebody waited for that.
-    #[cold]
-    fn wake_successor(&self) {
-        // Who was about to sleep does by now, or has not looked yet.
-        drop(self.lock());
-        self.opened.notify_all();
-    }
-
     #[cold]
     fn wake(&self) {
         self.word.fetch_and(!AWAITED, Ordering::Relaxed);
-        self.wake_successor();
+        // Who was about to sleep does by now, or has not looked yet.
+        drop(self.lock());
+        self.opened.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
@@ -265,7 +283,7 @@ impl<T> Drop for Inside<'_, T> {
         mark.store(false, Ordering::Release);
         light();
         if self.gate.word.load(Ordering::Relaxed) & FAVOURED == 0 {
-            self.gate.wake_successor();
+            self.gate.leave_after_all(mark);
         }
     }
 }
@@ -353,6 +371,18 @@ mod tests {
         assert_eq!(*gate.try_enter_often().unwrap(), 2 * PATIENCE + 3);
         assert!(!is_favoured());
         assert!(!is_asymmetric() || gate.patience.load(Ordering::Relaxed) > PATIENCE);
+    }
+
+    #[test]
+    fn who_only_looks_in_waits_for_nobody() {
+        let gate = Gate::new(0);
+        (0..=PATIENCE).for_each(|_| *gate.try_enter_often().unwrap() += 1);
+        let look_in = || std::thread::scope(|threads| threads.spawn(|| gate.try_enter().is_some()).join().unwrap());
+        let inside = gate.enter();
+        assert!(!look_in() && !look_in());
+        gate.ask();
+        drop(inside);
+        assert!(gate.is_asked() && look_in() && gate.try_enter().is_some());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use loom::thread;
 /// Each of three is in alone, and none sleeps for ever.
 #[test]
 fn loom_gate_lets_all_in() {
-    model(3, || {
+    model(2, || {
         let gate = Arc::new(Gate::new(0));
         let others = [(); 2].map(|()| {
             let gate = Arc::clone(&gate);
@@ -23,45 +23,52 @@ fn loom_gate_lets_all_in() {
 /// Who asks and finds it taken is heard by who leaves, who then sees what was done before.
 #[test]
 fn loom_gate_hears_questions() {
-    model(3, || {
-        let gate = Arc::new(Gate::new(()));
-        let asked = Arc::new(AtomicU32::new(0));
-        let other = {
-            let (gate, asked) = (Arc::clone(&gate), Arc::clone(&asked));
-            thread::spawn(move || {
-                asked.store(1, Ordering::Relaxed);
-                gate.ask();
-                gate.try_enter().is_none()
-            })
-        };
+    model(3, || hears_questions(Gate::new(())));
+}
+
+/// The favourite does, too, although who asks does not wait for it.
+#[test]
+fn loom_gate_hears_what_its_favourite_is_asked() {
+    model(4, || {
+        let gate = Gate::new(());
         drop(enter_often(&gate));
-        let heard = gate.is_asked();
-        if heard {
-            gate.enter().answer();
-            assert_eq!(asked.load(Ordering::Relaxed), 1);
-        }
-        assert!(!other.join().unwrap() || heard);
+        hears_questions(gate);
     });
+}
+
+fn hears_questions(gate: Gate<()>) {
+    let gate = Arc::new(gate);
+    let asked = Arc::new(AtomicU32::new(0));
+    let other = {
+        let (gate, asked) = (Arc::clone(&gate), Arc::clone(&asked));
+        thread::spawn(move || {
+            asked.store(1, Ordering::Relaxed);
+            gate.ask();
+            gate.try_enter().is_none()
+        })
+    };
+    drop(enter_often(&gate));
+    let heard = gate.is_asked();
+    if heard {
+        gate.enter().answer();
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+    assert!(!other.join().unwrap() || heard);
 }
 
 fn enter_often<T>(gate: &Gate<T>) -> Inside<'_, T> {
     gate.try_enter_often().unwrap_or_else(|| gate.enter())
 }
 
-/// The favourite goes in and out while another withdraws the favour: one at a time is inside, and who is let in gets in.
+/// The favourite goes in and out while another withdraws the favour: one at a time is inside, and it opens when all are out.
 #[test]
-fn loom_gate_waits_for_its_favourite() {
+fn loom_gate_takes_its_favour_back() {
     model(4, || {
         let gate = Arc::new(Gate::new(0));
         *enter_often(&gate) += 1;
         let other = {
             let gate = Arc::clone(&gate);
-            thread::spawn(move || {
-                gate.try_enter().map_or(0, |mut inside| {
-                    *inside += 1;
-                    1
-                })
-            })
+            thread::spawn(move || look_in(&gate))
         };
         let mut entered = 1;
         for _ in 0..2 {
@@ -74,6 +81,29 @@ fn loom_gate_waits_for_its_favourite() {
         let others = other.join().unwrap();
         assert_eq!(*gate.enter(), entered + others);
     });
+}
+
+/// Two look in while the favourite comes and goes, which nobody waits for.
+#[test]
+fn loom_gate_opens_after_all_who_look_in() {
+    model(3, || {
+        let gate = Arc::new(Gate::new(0));
+        *enter_often(&gate) += 1;
+        let others = [(); 2].map(|()| {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || look_in(&gate))
+        });
+        let entered = 1 + look_in(&gate) + look_in(&gate);
+        let entered: u32 = entered + others.into_iter().map(|other| other.join().unwrap()).sum::<u32>();
+        assert_eq!(*gate.try_enter().unwrap(), entered);
+    });
+}
+
+fn look_in(gate: &Gate<u32>) -> u32 {
+    gate.try_enter_often().map_or(0, |mut inside| {
+        *inside += 1;
+        1
+    })
 }
 
 /// Two sleep until the favourite is out, one of them for the other.
