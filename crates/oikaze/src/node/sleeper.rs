@@ -66,6 +66,9 @@ impl<B: Bell> Sleeper<B> {
     }
 
     /// Wake it if it sleeps, as [`Sleeper::wake_before`]. One signal is enough: it may take long until a woken thread gets a core.
+    ///
+    /// A thread that loses its core between the two lets the sleeper sleep for as long as that lasts, although others come after it; and no longer
+    /// than the sleeper would without any news, [`SLEEP_MAX`](super::drive::SLEEP_MAX).
     pub fn wake(&self) {
         if self.until.load(Ordering::SeqCst) != 0 && self.until.swap(0, Ordering::SeqCst) != 0 {
             self.event.signal();

@@ -340,6 +340,10 @@ impl Glance {
 }
 
 /// Must the reader be woken? Between what it is to see and this look there is a fence (MEM-16.5, MEM-18.5).
+///
+/// The thread that takes the mark back wakes it. If it loses its core before it does, others of its process that put something in find no mark: the
+/// reader sleeps for as long as that thread is kept from running, or until its next look, which is never far (`SLEEP_MAX` in `oikaze`). If its
+/// process ends, the socket wakes the reader. To ring first and take the mark back then would have it taken back from a later sleep.
 #[inline]
 pub(super) fn is_asleep(memory: &Memory) -> bool {
     memory.load(ASLEEP, Ordering::Relaxed) != 0 && memory.swap(ASLEEP, 0, Ordering::AcqRel) != 0
