@@ -43,23 +43,66 @@ impl Way {
     }
 }
 
-/// To each neighbour the one that was asked for last: of most there is one time limit.
+/// Time limits for which the way to a neighbour is kept. Of most there is one; who sends by turns with some more has none made each time.
+const LIMITS_KEPT: usize = 4;
+
+/// The ways that were asked for, the newest last.
 #[derive(Default)]
 pub(super) struct Ways(Mutex<Vec<Arc<Host<Way>>>>);
+
+impl Ways {
+    /// To this peer with this limit; in place of the oldest to that peer, if it is made now and there are many.
+    fn to(&self, peer: Rank, limit: Option<Duration>, make: impl FnOnce() -> Way) -> Option<Arc<Host<Way>>> {
+        let mut ways = lock(&self.0);
+        if let Some(way) = ways.iter().find(|way| way.peer == peer && way.limit == limit) {
+            return Some(Arc::clone(way));
+        }
+        let way = Arc::new(Host::new(make())?);
+        if ways.iter().filter(|way| way.peer == peer).count() >= LIMITS_KEPT
+            && let Some(oldest) = ways.iter().position(|way| way.peer == peer)
+        {
+            ways.remove(oldest);
+        }
+        ways.push(Arc::clone(&way));
+        Some(way)
+    }
+}
 
 impl Node {
     /// The way to this neighbour. None if it is none; or if this process has too many of them.
     pub fn way_to(self: &Arc<Self>, peer: Rank, limit: Option<Duration>) -> Option<Arc<Host<Way>>> {
         let passage = self.passages.shared(peer)?;
-        let mut ways = lock(&self.ways.0);
-        if let Some(at) = ways.iter().position(|way| way.peer == peer) {
-            if ways.get(at)?.limit == limit {
-                return ways.get(at).cloned();
-            }
-            ways.swap_remove(at);
+        self.ways.to(peer, limit, || Way { node: Arc::downgrade(self), peer, passage, limit })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use oikaze_os::neighbour::Pair;
+
+    #[test]
+    fn some_are_kept_for_each_peer() {
+        let passage = Arc::new(Passage::new(&Pair::both().unwrap().0));
+        let (ways, made) = (Ways::default(), std::cell::Cell::new(0));
+        let ask = |peer, limit| {
+            let limit = Some(Duration::from_secs(limit));
+            let make = || {
+                made.set(made.get() + 1);
+                Way { node: Weak::new(), peer, passage: Arc::clone(&passage), limit }
+            };
+            let way = ways.to(peer, limit, make).unwrap();
+            assert_eq!((way.peer(), way.limit()), (peer, limit));
+        };
+        let kept = LIMITS_KEPT as u64;
+        for _ in 0..3 {
+            (0..kept).for_each(|limit| (1..3).for_each(|peer| ask(peer, limit)));
         }
-        let way = Arc::new(Host::new(Way { node: Arc::downgrade(self), peer, passage, limit })?);
-        ways.push(Arc::clone(&way));
-        Some(way)
+        assert_eq!(made.get(), 2 * kept);
+        // One more takes the place of the first, and of no other peer's.
+        ask(1, kept);
+        (1..=kept).for_each(|limit| ask(1, limit));
+        (0..kept).for_each(|limit| ask(2, limit));
+        assert_eq!((made.get(), lock(&ways.0).len()), (2 * kept + 1, 2 * LIMITS_KEPT));
     }
 }

@@ -22,7 +22,7 @@ struct End {
 }
 
 impl Passage {
-    pub(super) fn new(pair: &Pair) -> Passage {
+    pub(crate) fn new(pair: &Pair) -> Passage {
         Passage { glance: pair.glance(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
     }
 
