@@ -15,6 +15,8 @@ mod sleeper;
 mod spinning;
 mod straight;
 mod submitting;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod turnstile;
 mod waiters;
 mod waiting;

@@ -1,0 +1,56 @@
+//! A node with one neighbour, whose side of the rings the test plays; the helper has gone, so that nothing moves but by the test's calls.
+
+use super::*;
+use crate::engine::Setup;
+use crate::job::{Alone, Secret, Settings};
+use oikaze_os::link::{Bind, UdpLink};
+use oikaze_os::neighbour::{Pair, Part};
+use oikaze_protocol::neighbour::{Heading, Kind};
+use oikaze_protocol::rma::Operation;
+use oikaze_protocol::wind::Class;
+
+const WAITING: Waiting = Waiting { spin: Duration::ZERO, mode: EngineMode::Inline };
+
+fn node_and_neighbour() -> (Arc<Node>, Pair) {
+    let (mine, theirs) = Pair::both().unwrap();
+    let setup = Setup {
+        me: 0,
+        nodes: 2,
+        incarnation: 1,
+        addresses: vec![Vec::new(); 2],
+        datagram_max: Vec::new(),
+        connections: vec![1, 2],
+        settings: oikaze_protocol::wind::Settings::default(),
+        secret: Secret::from_bytes([7; 32]),
+        neighbours: vec![(1, mine)],
+    };
+    let submissions = Arc::new(SegQueue::new());
+    let link: Box<dyn Link> = Box::new(UdpLink::bind(&Bind::default()).unwrap());
+    let engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
+    let job = Arc::new(Alone::new(Settings::default()).unwrap());
+    let node = Node::start(engine, submissions, None, WAITING, Instant::now(), job, Publisher::nothing()).unwrap();
+    node.closing.store(true, Ordering::SeqCst);
+    node.helper.event.signal();
+    lock(&node.helper_thread).take().unwrap().join().unwrap();
+    node.closing.store(false, Ordering::SeqCst);
+    (node, theirs)
+}
+
+/// MEM-16.5: it sleeps, too, and the node that goes to sleep runs no whole turn before it does.
+#[test]
+fn a_neighbour_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
+    let (node, mut neighbour) = node_and_neighbour();
+    let head = Operation::User { tag: 1 }.encode();
+    let heading = Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
+    neighbour.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
+    while node.mailbox.len() == 0 {
+        node.try_turn(node.now()).unwrap();
+    }
+    assert_eq!(node.take_mail(None).unwrap().tag, 1);
+    let before = neighbour.outward.returned();
+    neighbour.inward.fall_asleep();
+    assert!(neighbour.line.hear().unwrap().is_none());
+    assert_eq!(node.next_timeout(), Some(Time(0)), "it looks once more before it sleeps");
+    assert!(neighbour.line.hear().unwrap().is_some());
+    assert!(neighbour.outward.returned() > before);
+}
