@@ -63,7 +63,7 @@ impl Coherence {
             let array = self.arrays.get(lost.page.0 as usize).map(|array| array.name.clone()).unwrap_or_default();
             return Some(CoherenceError::PageLost { doing, array, page: lost.page.1, rank: lost.home });
         }
-        self.lost_diff.map(|rank| CoherenceError::NodeDead { doing, rank })
+        None
     }
 
     /// Why a collective cannot succeed: it needs every node.
@@ -74,9 +74,10 @@ impl Coherence {
 
     /// Why this lock cannot be had or given back.
     pub(super) fn lock_impediment(&self, doing: Doing, lock: u64) -> Option<CoherenceError> {
-        let rank = self.manager(lock);
-        let dead = || self.dead.contains(&rank).then(|| CoherenceError::NodeDead { doing: doing.to_string(), rank });
-        self.impediment(&doing).or_else(dead)
+        let manager = self.manager(lock);
+        let dead = || self.lost_diff.or_else(|| self.dead.contains(&manager).then_some(manager));
+        let hopeless = || dead().map(|rank| CoherenceError::NodeDead { doing: doing.to_string(), rank });
+        self.impediment(&doing).or_else(hopeless)
     }
 
     /// A page cannot be fetched: the thread goes on with its last bytes, and the next synchronisation says so (COH-8.3).
@@ -115,13 +116,14 @@ impl Coherence {
         for number in gone {
             if let Some(Posted { purpose: Purpose::Diff, .. }) = self.posted.remove(&number) {
                 self.releases.settled(number, rank);
-                self.lost_diff = Some(rank);
+                self.lost_diff.get_or_insert(rank);
             }
         }
         self.end_leaving();
-        if self.left || !self.dead.insert(rank) {
+        if self.left || self.dead.contains(&rank) {
             return;
         }
+        self.dead.push(rank);
         self.out.retain(|(to, _)| *to != rank);
         let runs: Vec<u64> = self.fetches.runs.iter().filter(|(_, run)| run.home == rank).map(|(number, _)| *number).collect();
         for number in runs {

@@ -67,7 +67,8 @@ pub struct Coherence {
     gather: gather::Gather,
     locks: lock::Locks,
     managed: BTreeMap<u64, manager::Managed>,
-    dead: BTreeSet<Rank>,
+    /// The first that this node has heard of first: what follows, as of nodes that end because of that, is no cause (COH-8.2).
+    dead: Vec<Rank>,
     lost_page: Option<failure::Lost>,
     /// A dead home that did not get our changes.
     lost_diff: Option<Rank>,
@@ -103,7 +104,7 @@ impl Coherence {
             gather: gather::Gather::default(),
             locks: lock::Locks::default(),
             managed: BTreeMap::new(),
-            dead: BTreeSet::new(),
+            dead: Vec::new(),
             lost_page: None,
             lost_diff: None,
             broken: None,

@@ -163,7 +163,7 @@ impl Coherence {
 
     fn send_diff(&mut self, array: ArrayId, home: Rank, body: Writer, is_behind: bool) {
         if self.dead.contains(&home) {
-            self.lost_diff = Some(home);
+            self.lost_diff.get_or_insert(home);
             return;
         }
         self.statistics.diff_bytes += body.0.len() as u64;

@@ -40,6 +40,33 @@ fn a_barrier_fails_everywhere_whoever_died() {
     }
 }
 
+/// COH-8.2: nodes that end because another one has died are not taken for the cause.
+#[test]
+fn the_first_death_is_named_whoever_ends_after_it() {
+    for seed in 0..60 {
+        let (first, then) = if seed % 2 == 0 { (2, 1) } else { (1, 2) };
+        let mut cluster = Cluster::new(4, seed);
+        cluster.declare("p", 3, Homes::Block);
+        cluster.kill(first);
+        cluster.run_until_quiet();
+        // What is to be brought to one that ends meanwhile is lost, too.
+        let store = Op::Store(Cell::word(then as usize - 1, 0), 7);
+        cluster.run(vec![Thread::new(0, vec![store])]);
+        let waiting = cluster.call(0, |c, token, m| c.barrier(token, m));
+        cluster.steps(seed % 7);
+        cluster.kill(then);
+        cluster.run_until_quiet();
+        for rank in [0, 3] {
+            let later = cluster.call(rank, |c, token, m| c.barrier(token, m));
+            let tokens = if rank == 0 { vec![waiting, later] } else { vec![later] };
+            for token in tokens {
+                let error = cluster.take(rank, token).unwrap().unwrap_err();
+                assert!(names(&error, first), "seed {seed}: {error}");
+            }
+        }
+    }
+}
+
 /// COH-8.3: a load from a dead home goes on with the last bytes, and the next synchronisation names array and page (COH-3.8).
 #[test]
 fn a_lost_page_is_named_at_the_next_synchronisation() {
