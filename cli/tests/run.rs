@@ -213,15 +213,3 @@ fn help_teaches() {
         assert!(out.contains(word), "{out}");
     }
 }
-
-#[test]
-fn doctor_speaks_json() {
-    let (_, out, err) = finish(&mut oikaze(&["doctor", "--json"]));
-    let lines: Vec<std::collections::BTreeMap<String, String>> =
-        serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}{err}"));
-    assert!(lines.len() > 5);
-    for line in lines {
-        assert!(["what", "found", "needed", "ok", "fix"].iter().all(|key| line.contains_key(*key)));
-        assert!(line["ok"] == "good" || !line["fix"].is_empty(), "{line:?}");
-    }
-}

@@ -1,0 +1,50 @@
+//! `oikaze doctor`.
+
+mod support;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use support::*;
+
+type Line = BTreeMap<String, String>;
+
+fn lines(out: &str, err: &str) -> Vec<Line> {
+    serde_json::from_str(out).unwrap_or_else(|why| panic!("{why}: {out}{err}"))
+}
+
+#[test]
+fn it_speaks_json() {
+    let (_, out, err) = finish(&mut oikaze(&["doctor", "--json"]));
+    let lines = lines(&out, &err);
+    assert!(lines.len() > 5);
+    for line in lines {
+        assert!(["what", "found", "needed", "ok", "fix"].iter().all(|key| line.contains_key(*key)));
+        assert!(line["ok"] == "good" || !line["fix"].is_empty(), "{line:?}");
+    }
+}
+
+/// What was measured of this machine is in a file that anything may have happened to.
+#[test]
+fn a_damaged_measurement_is_told_and_harms_nothing() {
+    let cache = std::env::temp_dir().join(format!("oikaze-test-{}-doctor", std::process::id()));
+    let file = cache.join("oikaze").join("placement");
+    fs::create_dir_all(cache.join("oikaze")).unwrap();
+    let look = || {
+        let (status, out, err) = finish(oikaze(&["doctor", "--json"]).env("XDG_CACHE_HOME", &cache));
+        (status, lines(&out, &err))
+    };
+    let found = |lines: &[Line], what: &str| lines.iter().find(|line| line["what"] == what).cloned();
+    let (sound, before) = look();
+    for damage in [&b"oikaze placement 3\nhalf"[..], b"", &[0xff; 5000]] {
+        fs::write(&file, damage).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let (status, now) = look();
+        assert_eq!((status, now.len()), (sound, before.len() + 1));
+        let told = found(&now, "what was measured before").unwrap();
+        assert!(told["ok"] == "degraded" && told["found"].contains(file.to_str().unwrap()), "{told:?}");
+        assert!(told["found"].contains("it is damaged") && told["fix"].contains("remove the file"), "{told:?}");
+        // It was measured anew, all the same.
+        assert_eq!(found(&now, "moving pays, alone").is_some(), found(&before, "moving pays, alone").is_some());
+    }
+    fs::remove_dir_all(&cache).unwrap();
+}
