@@ -4,6 +4,7 @@ mod support;
 
 use oikaze::job::Settings;
 use oikaze::{Error, Job, PageSize, PlacementError, Region, Rights, page_size};
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::{cluster, cluster_once};
 
 fn pattern(len: usize, which: u8) -> Vec<u8> {
@@ -267,6 +268,32 @@ fn what_is_had_back_meanwhile_does_not_change_any_more() {
             assert!(bytes(&kept).iter().all(|byte| *byte == CANARY));
             there.put(0, job.register(filled(2)).unwrap().all()).wait().unwrap();
         }
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-20.5: also where pages of the memory change place under another number, for as long as the answer takes.
+#[test]
+fn nor_does_what_changes_place_under_another_number() {
+    cluster(2, &Settings::default(), |job| {
+        let region = Region::shared(LEN).unwrap();
+        let (ended, other) = (job.publish("ended", region.clone(), Rights::ALL).unwrap(), job.register(region.clone()).unwrap());
+        // What holds the pages stands for an exchange that waits for its answer.
+        let exchange = other.lock_pages().unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                ended.deregister().unwrap();
+                assert!(is_over.load(Ordering::SeqCst), "pages were changing place");
+            });
+            // It has begun to end; a round trip later it would have ended.
+            let myself = job.peer(job.rank()).unwrap();
+            while myself.region("ended").is_ok() {}
+            (0..3).for_each(|_| job.barrier().unwrap());
+            is_over.store(true, Ordering::SeqCst);
+            drop(exchange);
+        });
+        other.deregister().unwrap();
         job.barrier().unwrap();
     });
 }

@@ -87,6 +87,41 @@ fn accumulates_on_absent_pages_are_done_once() {
     });
 }
 
+/// MEM-1.11, MEM-5.2: many changes of words that lie on the disk, asked for at once and sent again: over the network and rings, and where datagrams are
+/// lost and come twice. Each is done once: no value before is seen by two.
+#[test]
+fn words_on_absent_pages_are_changed_once() {
+    const PAGES: u64 = LEN as u64 / 4096;
+    const EACH: u64 = 4;
+    const NODES: u32 = 3;
+    let faults = Settings { fault: Some("loss=0.05,duplicate=0.05,reorder=0.05,seed=7".to_owned()), ..Settings::default() };
+    for settings in [Settings::default(), faults] {
+        let seen = cluster(NODES, &settings, |job| {
+            let owned = (job.rank() == 0).then(|| evicted("words", 0));
+            let (_file, here) = owned.map(|(file, region)| (file, job.publish("file", region, Rights::ALL).unwrap())).unzip();
+            job.barrier().unwrap();
+            let there = job.peer(0).unwrap().region("file").unwrap();
+            let asked: Vec<_> = (0..PAGES * EACH).map(|n| there.fetch_add(n % PAGES * 4096, 1)).collect();
+            let seen: Vec<u64> = asked.into_iter().map(|word| word.wait_for(PATIENCE).unwrap()).collect();
+            job.barrier().unwrap();
+            if let Some(here) = here {
+                for page in 0..PAGES {
+                    let word = here.load_u64(page * 4096).unwrap();
+                    assert_eq!(word, 0x0707_0707_0707_0707 + EACH * u64::from(NODES), "page {page}");
+                }
+            }
+            job.barrier().unwrap();
+            seen
+        });
+        for page in 0..PAGES {
+            let of_page = seen.iter().flat_map(|seen| seen.iter().skip(page as usize).step_by(PAGES as usize));
+            let mut before: Vec<u64> = of_page.map(|value| value - 0x0707_0707_0707_0707).collect();
+            before.sort_unstable();
+            assert!(before.into_iter().eq(0..EACH * u64::from(NODES)), "page {page}");
+        }
+    }
+}
+
 /// MEM-1.12: the own side of an operation, too.
 #[test]
 fn operations_from_and_to_files_of_our_own() {
