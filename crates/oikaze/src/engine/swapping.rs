@@ -10,7 +10,7 @@ mod tests;
 use super::neighbour::Neighbour;
 use super::{Completion, Engine, Failure, Value};
 use oikaze_os::link::Link;
-use oikaze_os::memory::{FilePages, NotTaken, PagesLock, Region};
+use oikaze_os::memory::{FilePages, MemoryError, NotTaken, PagesLock, Region};
 use oikaze_os::neighbour::Said;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
@@ -106,12 +106,14 @@ impl Asked {
         answer.filter(|offer| offer.pages.len <= self.len)
     }
 
-    /// Take these; without any, nothing changes here.
-    fn settle(self, answer: Option<Offer>) {
+    /// Take these; without any, nothing changes here. The region.
+    fn settle(self, answer: Option<Offer>) -> Region {
         let Asked { lock, offset, completion, .. } = self;
         let outcome = answer.map_or(Ok(Value::Done), |offer| take(&lock, offset, offer.pages));
+        let region = lock.region().clone();
         drop(lock);
         completion.settle(outcome);
+        region
     }
 }
 
@@ -128,6 +130,8 @@ pub(super) struct Swaps {
     last: u64,
     asked: Vec<Asked>,
     wanted: Vec<Wanted>,
+    /// Regions that were concerned, some of which may be [torn](Region::is_torn).
+    settled: Vec<Region>,
 }
 
 impl Swaps {
@@ -147,7 +151,7 @@ impl Swaps {
         let _ = lives && (0..LOOKS).all(|_| super::neighbours::hear(neighbour));
         for asked in self.asked.extract_if(.., |asked| asked.rank == rank) {
             let answer = asked.fitting(heard(neighbour, true, asked.number).filter(|_| lives));
-            asked.settle(answer);
+            self.settled.push(asked.settle(answer));
         }
     }
 }
@@ -203,7 +207,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 // It has ours, and nothing has come for them: it cannot be believed any more.
                 neighbour.has_ended();
             }
-            asked.settle(answer.filter(|_| done));
+            neighbours.swaps.settled.push(asked.settle(answer.filter(|_| done)));
             *news += 1;
         }
     }
@@ -225,6 +229,21 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if !self.neighbours.swaps.wanted.is_empty() {
             self.exchange_wanted();
         }
+        while let Some(region) = self.neighbours.swaps.settled.pop() {
+            if region.is_torn() {
+                self.shut(&region);
+            }
+        }
+    }
+
+    /// What peers put there the program would not see, nor they what it writes (MEM-20.3).
+    fn shut(&mut self, region: &Region) {
+        for slot in self.memory.slots_of(region) {
+            // To grant nothing cannot fail.
+            let _ = self.set_rights(slot, None, Rights::NONE);
+        }
+        let len = region.len();
+        self.note(format!("peers cannot reach a region of {len} bytes any more: {}", MemoryError::Torn));
     }
 
     fn exchange_wanted(&mut self) {
@@ -240,6 +259,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 && !self.is_held(lock.region())
                 && self.neighbour(rank).and_then(|neighbour| give(neighbour, &mut lock, offer)).is_some();
             self.answer_swap(rank, number, done);
+            self.neighbours.swaps.settled.push(lock.region().clone());
         }
     }
 

@@ -34,6 +34,11 @@ pub enum MemoryError {
     /// Rights that the memory itself cannot grant.
     #[error("this memory was lent for reading; write and atomic rights cannot be granted, borrow it mutably instead")]
     ReadOnly,
+    /// The region's two mappings show different bytes.
+    #[error(
+        "pages of this region were lost when they were to change place with others, for want of mappings: peers would not see what the program does; make another region, and raise vm.max_map_count"
+    )]
+    Torn,
     /// Files are mapped in whole pages.
     #[error("a file cannot be mapped from byte {0} on, which is inside a page; begin at a multiple of the page size")]
     FileOffset(u64),

@@ -5,7 +5,8 @@ use super::super::neighbour::tests::Two;
 use super::super::tests::Node;
 use super::*;
 use oikaze_os::memory::{Registered, huge_page};
-use oikaze_protocol::wind::{Body, Death, Segment};
+use oikaze_protocol::rma::RmaError;
+use oikaze_protocol::wind::{Body, Death, Refusal, Segment};
 use std::time::Duration;
 
 const UNITS: u64 = 3;
@@ -282,6 +283,25 @@ fn in_pieces(node: &mut Node, elsewhere: &Place) -> (Place, u64) {
     drop(lock);
     region.store_u64(free, 7).unwrap();
     (Place { region, registered, unit }, free)
+}
+
+/// MEM-20.3: a region that is torn is nobody's to reach, under whatever number and by whatever way.
+#[test]
+fn who_is_torn_grants_nothing_any_more() {
+    let Some((mut two, here, there)) = two() else { return };
+    let again = two.b.engine.memory().insert(there.region.clone(), Rights::ALL).unwrap();
+    let map = two.a.ask(Request::Map { at: 1, key: there.registered.key });
+    let Ok(Value::Mapped(mapped)) = two.outcome(&map) else { panic!("it can be mapped") };
+    let asked = two.a.ask(here.swap_with(&there, 1));
+    assert!(matches!(two.outcome(&asked), Ok(Value::Swapped(_))));
+    assert!(two.b.engine.neighbours.swaps.settled.is_empty(), "all were looked at");
+    two.b.engine.shut(&there.region);
+    for key in [there.registered.key, again.key] {
+        let put = two.a.ask(Request::Put { to: 1, key, offset: 0, body: Body::copy_of(b"late"), signal: None });
+        assert!(matches!(two.outcome(&put), Err(Failure::Remote(RmaError::Refused(Refusal::NotPermitted)))));
+    }
+    assert!(!mapped.write(0, b"late", None));
+    assert_eq!(there.words(), ONES);
 }
 
 /// MEM-20.5: what is being deregistered changes no more.

@@ -120,6 +120,8 @@ pub(super) struct Backed {
     left: AtomicBool,
     /// Somebody is changing what is behind it.
     locked: AtomicBool,
+    /// See [`Region::is_torn`].
+    torn: AtomicBool,
     /// Given up where the kernel grants no mapping more.
     spares: Mutex<Vec<Mapping>>,
 }
@@ -135,6 +137,7 @@ impl Backed {
             runs: Mutex::new(runs),
             left: AtomicBool::new(false),
             locked: AtomicBool::new(false),
+            torn: AtomicBool::new(false),
             spares: Mutex::default(),
         }
     }
@@ -265,6 +268,18 @@ impl PagesLock {
 
     /// As [`PagesLock::take`], in units of any pages.
     pub(super) fn put_behind(&self, offset: u64, pages: FilePages) -> Result<(), NotTaken> {
+        self.put_behind_by(offset, pages, &mut |mapping, run| {
+            let FilePages { file, offset, len } = &run.pages;
+            mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize)
+        })
+    }
+
+    fn put_behind_by(
+        &self,
+        offset: u64,
+        pages: FilePages,
+        replace: &mut dyn FnMut(&Mapping, &Run) -> io::Result<()>,
+    ) -> Result<(), NotTaken> {
         let Backing::Shared { view, alias, backed } = &self.region.inner.backing else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         };
@@ -275,11 +290,9 @@ impl PagesLock {
         if new.len() > RUNS_MAX {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "its pages come from too many places already").into());
         }
-        let put = |mapping: &Mapping, runs: &[Run], left: usize| {
-            runs.iter().filter_map(|run| run.within(offset, end)).try_for_each(|run| {
-                let FilePages { file, offset, len } = &run.pages;
-                backed.with_spares(left, || mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize))
-            })
+        let mut put = |mapping: &Mapping, runs: &[Run], left: usize| {
+            let mut concerned = runs.iter().filter_map(|run| run.within(offset, end));
+            concerned.try_for_each(|run| backed.with_spares(left, || replace(mapping, &run)))
         };
         // A mapping that would be one too many the kernel refuses before it touches the old one; in want of memory it may have left a hole, into
         // which what was there is put back.
@@ -290,7 +303,9 @@ impl PagesLock {
         if let Err(why) = put(view, &new, SPARES_TO_UNDO) {
             let undone = put(alias, &runs, 0);
             let _ = put(view, &runs, 0);
-            return Err(undone.map_or_else(NotTaken::Torn, |()| NotTaken::Refused(why)));
+            let Err(torn) = undone else { return Err(why.into()) };
+            backed.torn.store(true, Ordering::Release);
+            return Err(NotTaken::Torn(torn));
         }
         *runs = new;
         Ok(())
@@ -339,6 +354,12 @@ impl Region {
     #[must_use]
     pub fn pages_are_locked(&self) -> bool {
         self.backed().is_some_and(|backed| backed.locked.load(Ordering::Acquire))
+    }
+
+    /// Does the program see other bytes in it than the runtime, for good ([`NotTaken::Torn`])? Then it can grant nothing.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.backed().is_some_and(|backed| backed.torn.load(Ordering::Acquire))
     }
 
     /// From here on [`Region::file`] says nothing: who maps it would not see what is behind the region.

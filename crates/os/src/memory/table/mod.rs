@@ -208,6 +208,14 @@ impl RegionTable {
         self.entry(slot).map(|entry| &entry.region)
     }
 
+    /// Where this memory is registered, under whatever number.
+    #[must_use]
+    pub fn slots_of(&self, region: &Region) -> Vec<u32> {
+        let is_it = |place: &Place| place.entry.as_ref().is_some_and(|entry| entry.region.is_same(region));
+        let found = self.places.iter().enumerate().filter(|(_, place)| is_it(place));
+        found.map(|(index, place)| slot_of(place.id(index))).collect()
+    }
+
     /// The region with this key, its slot and rights, if a neighbour may reach it by itself: its memory is a file, and every page grants the
     /// same, reading, or writing and what else there is (MEM-18.1).
     #[must_use]
@@ -299,7 +307,11 @@ impl Place {
 
 /// Can the memory itself grant this?
 fn grantable(region: &Region, rights: Rights) -> Result<(), MemoryError> {
-    if region.rights().contains(rights) { Ok(()) } else { Err(MemoryError::ReadOnly) }
+    match region.rights().contains(rights) {
+        true if rights != Rights::NONE && region.is_torn() => Err(MemoryError::Torn),
+        true => Ok(()),
+        false => Err(MemoryError::ReadOnly),
+    }
 }
 
 /// The low bits of an id: index and some of the generation.

@@ -1,7 +1,8 @@
 //! Two regions of one process stand for those of two: what one hands over as a descriptor the other takes.
 
-use super::super::super::PageSize;
+use super::super::super::{MemoryError, PageSize};
 use super::*;
+use oikaze_protocol::rma::Rights;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
@@ -241,4 +242,39 @@ fn use_up_mappings(all: &mut Vec<Mapping>) {
         assert!(all.len() < all.capacity(), "there is no bound");
         all.push(one);
     }
+}
+
+/// MEM-20.3: whichever of the steps fails, the region is as it was, through both mappings; or it is known that it is not, and then it grants nothing.
+#[test]
+fn a_region_whose_mappings_disagree_is_known() {
+    let mut torn = 0;
+    for first in 0..3 {
+        for failures in 1..4 {
+            let (Some(a), Some(b)) = (region(1), region(2)) else { return };
+            let (lock, pages) = (a.lock_pages().unwrap(), b.lock_pages().unwrap().pages(0).unwrap());
+            let size = a.exchange_unit().unwrap();
+            let mut step = 0;
+            let outcome = lock.put_behind_by(size, pages.until(size), &mut |mapping, run| {
+                step += 1;
+                if (first..first + failures).contains(&(step - 1)) {
+                    return Err(io::ErrorKind::QuotaExceeded.into());
+                }
+                let FilePages { file, offset, len } = &run.pages;
+                mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize)
+            });
+            let mut table = crate::memory::RegionTable::new();
+            let registered = table.insert(a.clone(), Rights::ALL);
+            let is_torn = matches!(outcome, Err(NotTaken::Torn(_)));
+            assert_eq!((a.is_torn(), registered.is_err()), (is_torn, is_torn), "{first} {failures}");
+            assert_eq!(outcome.is_ok(), first > 1);
+            if is_torn {
+                torn += 1;
+                assert_eq!(registered, Err(MemoryError::Torn));
+                assert!(table.insert(a.clone(), Rights::NONE).is_ok(), "of use to its own node");
+            } else {
+                assert_eq!(read(&a, 1), if outcome.is_ok() { 2 << 32 } else { 1 << 32 | 1 });
+            }
+        }
+    }
+    assert_eq!(torn, 2, "the second mapping cannot be replaced, nor the first put back");
 }
