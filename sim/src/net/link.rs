@@ -90,7 +90,7 @@ impl Link for SimLink {
             bytes.extend_from_slice(datagram.tag);
             self.statistics.datagrams_out += 1;
             self.statistics.bytes_out += bytes.len() as u64;
-            mailbox.outbox.push((datagram.to, bytes));
+            mailbox.outbox.push((*datagram.to, bytes));
         }
         self.statistics.would_block += u64::from(take < batch.len());
         Ok(take)

@@ -1,4 +1,4 @@
-//! Datagrams on their way to the link: written and sealed into slots that are used again and again, handed over in batches. Each lane
+//! Datagrams on their way to the link: written and sealed into memory that is used again and again, handed over in batches. Each lane
 //! has its own, so that what is small goes although the link has no room for bulk.
 
 use super::seal::{Checksum, HandshakeSeal};
@@ -9,7 +9,6 @@ use oikaze_protocol::limits::TAG_MAX;
 use oikaze_protocol::wind::Transmit;
 use oikaze_protocol::wire::Lane;
 use oikaze_protocol::wire::Seal;
-use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -18,15 +17,14 @@ use std::ops::Range;
 pub(super) const BATCH: usize = 64;
 
 /// One datagram about to leave.
-pub(super) struct Slot {
+struct Slot {
     to: SocketAddr,
     lane: Lane,
-    /// Header and frames, and what was packed behind them.
-    pub head: Vec<u8>,
-    /// Bytes of payload that end the head: to the seal they are payload.
-    packed: usize,
-    tag: [u8; TAG_MAX],
-    tag_len: usize,
+    /// Where header and frames, and what was packed behind them, lie among the batch's bytes.
+    head: Range<usize>,
+    /// Where the tag behind them ends, if there is a payload between the two.
+    end: usize,
+    payload: Gather,
     /// The region its payload lies in.
     region: Option<u32>,
 }
@@ -34,33 +32,22 @@ pub(super) struct Slot {
 impl Default for Slot {
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Self { to: nowhere, lane: Lane::Small, head: Vec::new(), packed: 0, tag: [0; TAG_MAX], tag_len: 0, region: None }
-    }
-}
-
-impl Slot {
-    fn seal(&mut self, payload: &Gather, seal: &impl Seal) {
-        let Self { head, packed, tag, tag_len, .. } = self;
-        *tag_len = seal.len();
-        if let Some(out) = tag.get_mut(..*tag_len) {
-            let (frames, packed) = head.split_at(head.len().saturating_sub(*packed));
-            payload.with_bytes(|bytes| seal.tag(&[frames, packed, bytes], out));
-            if payload.is_empty() {
-                // One piece is less to gather.
-                head.extend_from_slice(out);
-                *tag_len = 0;
-            }
-        }
+        Self { to: nowhere, lane: Lane::Small, head: 0..0, end: 0, payload: Gather::EMPTY, region: None }
     }
 }
 
 /// The slots, filled from the front; those that the link has not taken wait.
 #[derive(Default)]
 pub(super) struct Batch {
+    /// Made once and filled where they are: what is put together elsewhere and moved would be waited for.
     slots: Vec<Slot>,
-    /// The payload of each waiting slot.
-    payloads: VecDeque<Gather>,
     waiting: Range<usize>,
+    /// What is written here of all of them, one behind the other: a tag and the head that follows it are one piece to gather.
+    bytes: Vec<u8>,
+    /// Where the next one's head begins.
+    begin: usize,
+    /// Of the next one, bytes of payload that end the head: to the seal they are payload.
+    packed: usize,
     /// The link had no room for those that wait.
     stopped: bool,
 }
@@ -81,41 +68,61 @@ impl Batch {
         self.waiting.end >= BATCH
     }
 
-    /// The next slot, to write a datagram's head into. It counts when it is [`push`](Self::push)ed. `None`: the batch is full.
-    pub fn next(&mut self) -> Option<&mut Slot> {
-        if self.slots.len() < BATCH {
+    /// Where to append the next datagram's head. It counts when it is [`push`](Self::push)ed. `None`: the batch is full.
+    pub fn next(&mut self) -> Option<&mut Vec<u8>> {
+        if self.is_full() {
+            return None;
+        }
+        // One that was begun and not pushed is forgotten.
+        self.bytes.truncate(self.begin);
+        self.packed = 0;
+        Some(&mut self.bytes)
+    }
+
+    /// Append so many bytes to the next datagram, written by `fill`, if it can: rows, which are in no one place.
+    pub fn pack(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        let begin = self.bytes.len();
+        self.bytes.resize(begin + len, 0);
+        self.packed = len;
+        self.bytes.get_mut(begin..).is_some_and(fill)
+    }
+
+    /// The next datagram is complete but for its seal. Bytes of the datagram.
+    pub fn push(&mut self, to: &SocketAddr, transmit: &Transmit, payload: Gather, seals: (&HandshakeSeal, &Checksum)) -> usize {
+        let (begin, end) = (self.begin, self.bytes.len());
+        if transmit.handshake {
+            self.seal(&payload, seals.0);
+        } else {
+            self.seal(&payload, seals.1);
+        }
+        if self.slots.is_empty() {
             self.slots.resize_with(BATCH, Slot::default);
         }
-        let slot = self.slots.get_mut(self.waiting.end)?;
-        slot.head.clear();
-        slot.packed = 0;
-        Some(slot)
-    }
-
-    /// Append so many bytes to the next slot's datagram, written by `fill`, if it can: rows, which are in no one place.
-    pub fn pack(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
-        let Some(slot) = self.slots.get_mut(self.waiting.end) else { return false };
-        let begin = slot.head.len();
-        slot.head.resize(begin + len, 0);
-        slot.packed = len;
-        slot.head.get_mut(begin..).is_some_and(fill)
-    }
-
-    /// The next slot's datagram is complete but for its seal. Bytes of the datagram.
-    pub fn push(&mut self, to: SocketAddr, transmit: &Transmit, payload: Gather, seals: (&HandshakeSeal, &Checksum)) -> usize {
         let Some(slot) = self.slots.get_mut(self.waiting.end) else { return 0 };
-        slot.to = to;
-        slot.lane = transmit.lane;
-        slot.region = transmit.payload.map(|segment| segment.region);
-        if transmit.handshake {
-            slot.seal(&payload, seals.0);
-        } else {
-            slot.seal(&payload, seals.1);
+        slot.to = *to;
+        if let Some(port) = transmit.port {
+            slot.to.set_port(port);
         }
-        let len = slot.head.len() + payload.len() + slot.tag_len;
-        self.payloads.push_back(payload);
+        slot.lane = transmit.lane;
+        slot.region = transmit.payload.as_ref().map(|segment| segment.region);
+        slot.end = self.bytes.len();
+        // One piece is less to gather.
+        slot.head = begin..if payload.is_empty() { slot.end } else { end };
+        let len = slot.end - begin + payload.len();
+        slot.payload = payload;
+        self.begin = slot.end;
         self.waiting.end += 1;
         len
+    }
+
+    /// Append the tag over the next datagram's head, what is packed behind it, and the payload.
+    fn seal(&mut self, payload: &Gather, seal: &impl Seal) {
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice([0; TAG_MAX].get(..seal.len()).unwrap_or_default());
+        let datagram = self.bytes.get_mut(self.begin..).unwrap_or_default();
+        let Some((head, tag)) = datagram.split_at_mut_checked(end - self.begin) else { return };
+        let (frames, packed) = head.split_at(head.len().saturating_sub(self.packed));
+        payload.with_bytes(|bytes| seal.tag(&[frames, packed, bytes], tag));
     }
 
     /// Hand what waits to the link; how many went.
@@ -126,44 +133,53 @@ impl Batch {
         if self.waiting.is_empty() {
             return Ok(0);
         }
-        let slots = self.slots.get(self.waiting.clone()).unwrap_or_default();
+        let waiting = self.slots.get_mut(self.waiting.clone()).unwrap_or_default();
         // Filled where it stays: collected, it would be moved whole, however little is in it.
         let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
-        for (slot, payload) in slots.iter().zip(self.payloads.drain(..)) {
-            let tag = slot.tag.get(..slot.tag_len).unwrap_or_default();
-            batch.push(Outgoing { to: slot.to, lane: slot.lane, head: &slot.head, payload, tag });
+        for Slot { to, lane, head, end, payload, .. } in waiting.iter() {
+            let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
+            let (tag, head) = (tag.unwrap_or_default(), head.unwrap_or_default());
+            batch.push(Outgoing { to, lane: *lane, head, payload, tag });
         }
         let outcome = link.send(&batch);
         let went = outcome.as_ref().map_or(batch.len(), |went| batch.len().min(*went));
-        self.payloads.extend(batch.drain(went..).map(|unsent| unsent.payload));
-        self.waiting.start = (self.waiting.start + went).min(self.waiting.end);
+        drop(batch);
+        waiting.iter_mut().take(went).for_each(|slot| slot.payload = Gather::EMPTY);
+        self.waiting.start += went;
         self.stopped = !self.waiting.is_empty();
         if !self.stopped {
-            self.waiting = 0..0;
+            self.begin_anew();
         }
         outcome
+    }
+
+    /// Nothing waits.
+    fn begin_anew(&mut self) {
+        self.bytes.clear();
+        (self.waiting, self.begin, self.stopped) = (0..0, 0, false);
     }
 
     /// Forget what waits for the link and refers to this region: lost, as on a bad wire.
     pub fn forget(&mut self, region: u32) {
         let mut at = self.waiting.start;
         while at < self.waiting.end {
-            if self.slots.get(at).is_some_and(|slot| slot.region == Some(region)) {
-                let slot = self.slots.remove(at);
-                self.slots.push(slot);
-                self.payloads.remove(at - self.waiting.start);
+            if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.region == Some(region)) {
+                slot.payload = Gather::EMPTY;
                 self.waiting.end -= 1;
+                // Those behind it move up, and it to where nothing is.
+                self.slots.get_mut(at..=self.waiting.end).unwrap_or_default().rotate_left(1);
             } else {
                 at += 1;
             }
         }
-        self.stopped &= !self.waiting.is_empty();
+        if self.waiting.is_empty() {
+            self.begin_anew();
+        }
     }
 
     /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad wire.
     pub fn discard(&mut self) {
-        self.waiting = 0..0;
-        self.payloads.clear();
-        self.stopped = false;
+        self.slots.iter_mut().for_each(|slot| slot.payload = Gather::EMPTY);
+        self.begin_anew();
     }
 }

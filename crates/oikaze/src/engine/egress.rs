@@ -105,15 +105,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Self { peers, memory, egress, handshake_seal, checksum, .. } = self;
         let egress = &mut egress[lane];
         let peer = peers.get_mut(rank)?;
-        let transmit = peer.connection.transmit_by(lane, now, &mut egress.next()?.head)?;
-        let Some(to) = peer.address(transmit.path, transmit.port) else { return Some(0) };
-        if let (Some(segment), Some(rows)) = (transmit.payload, &transmit.rows) {
+        let transmit = peer.connection.transmit_by(lane, now, egress.next()?);
+        // Looked at where it is: a move would wait for what was just stored in parts.
+        let transmit = transmit.as_ref()?;
+        let Some(to) = peer.addresses.get(usize::from(transmit.path)) else { return Some(0) };
+        if let (Some(segment), Some(rows)) = (&transmit.payload, &transmit.rows) {
             let packed = egress.pack(segment.len as usize, |bytes| read_rows(rows, segment.offset, bytes, memory));
-            return Some(if packed { egress.push(to, &transmit, Gather::EMPTY, (handshake_seal, checksum)) } else { 0 });
+            return Some(if packed { egress.push(to, transmit, Gather::EMPTY, (handshake_seal, checksum)) } else { 0 });
         }
         // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as on a bad wire.
-        let payload = transmit.payload.map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
-        Some(payload.map_or(0, |payload| egress.push(to, &transmit, payload, (handshake_seal, checksum))))
+        let payload = transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
+        Some(payload.map_or(0, |payload| egress.push(to, transmit, payload, (handshake_seal, checksum))))
     }
 
     /// What the link was refused for its size concerns the connections that use that path (WIND-8.8). Is there anything to be sent

@@ -83,15 +83,6 @@ impl Peer {
         at.and_then(|at| u8::try_from(at).ok())
     }
 
-    /// The address with this number, at another port if one is given.
-    pub fn address(&self, path: u8, port: Option<u16>) -> Option<SocketAddr> {
-        let &(mut address) = self.addresses.get(usize::from(path))?;
-        if let Some(port) = port {
-            address.set_port(port);
-        }
-        Some(address)
-    }
-
     /// As [`Peer::path_of`]; a new address is remembered, if there is room (a peer behind a translator is seen at an address
     /// it did not publish). Only for authenticated handshakes.
     pub fn learn_path(&mut self, address: SocketAddr) -> Option<u8> {

@@ -33,13 +33,13 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     /// Whereto.
-    pub to: SocketAddr,
+    pub to: &'a SocketAddr,
     /// From where: bulk has a socket of its own, if the link has one ([`Link::bulk_port`]).
     pub lane: Lane,
     /// First bytes: header and frames.
     pub head: &'a [u8],
     /// Then these, straight from where they lie; may be empty.
-    pub payload: Gather,
+    pub payload: &'a Gather,
     /// Then these.
     pub tag: &'a [u8],
 }

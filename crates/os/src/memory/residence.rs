@@ -206,13 +206,13 @@ mod tests {
         assert!(!region.is_present(at.0, at.1), "is the file of this test on a disk, whose pages can be dropped?");
         let ask = || table.locate(registered.key, at.0, at.1, Rights::WRITE);
         assert_eq!(ask(), Err(Refusal::NotPresent));
-        assert!(table.gather(Segment { region: registered.slot, offset: at.0, len: at.1 }).is_none());
+        assert!(table.gather(&Segment { region: registered.slot, offset: at.0, len: at.1 }).is_none());
         assert!(table.is_inside(registered.slot, at.0, at.1));
         while !region.is_present(at.0, at.1) {
             std::thread::yield_now();
         }
         assert_eq!(ask(), Ok(registered.slot));
-        assert!(table.gather(Segment { region: registered.slot, offset: at.0, len: at.1 }).is_some());
+        assert!(table.gather(&Segment { region: registered.slot, offset: at.0, len: at.1 }).is_some());
     }
 
     #[test]

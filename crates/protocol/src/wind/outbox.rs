@@ -286,33 +286,28 @@ impl Outbox {
         Some(self.sizes?.fragment(message.len, row, (!opened).then_some(&message.head)))
     }
 
-    /// Where a piece's bytes are: in a segment, or here.
-    pub fn body_of(&self, piece: Piece) -> (Option<Segment>, Option<&[u8]>) {
+    /// Where a piece's bytes are, if not here: in a segment; or packed from rows, among whose bytes the segment is.
+    // Moved from a function's result it would be waited for.
+    #[inline(always)]
+    pub fn source_of(&self, piece: &Piece) -> (Option<Segment>, Option<Arc<Rows>>) {
+        let len = u64::from(piece.len);
         match self.get(piece.number).map(|message| &message.body) {
             Some(Body::Segment(whole)) => {
-                let offset = whole.offset.saturating_add(piece.offset);
-                (Some(Segment { region: whole.region, offset, len: u64::from(piece.len) }), None)
+                (Some(Segment { region: whole.region, offset: whole.offset.saturating_add(piece.offset), len }), None)
             }
-            // Its place among the packed bytes; the engine is told which rows they are.
-            Some(Body::Rows(rows)) => (Some(Segment { region: rows.region, offset: piece.offset, len: piece.len.into() }), None),
-            Some(body) => {
-                let start = usize::try_from(piece.offset).unwrap_or(usize::MAX);
-                (None, body.bytes().get(start..start.saturating_add(piece.len as usize)))
-            }
-            None => (None, None),
+            Some(Body::Rows(rows)) => (Some(Segment { region: rows.region, offset: piece.offset, len }), Some(Arc::clone(rows))),
+            _ => (None, None),
         }
     }
 
-    /// The rows that a piece's bytes are packed from, if they are.
-    pub fn rows_of(&self, piece: Piece) -> Option<Arc<Rows>> {
-        match &self.get(piece.number)?.body {
-            Body::Rows(rows) => Some(Arc::clone(rows)),
-            _ => None,
-        }
+    /// A piece's bytes, which are here.
+    pub fn bytes_of(&self, piece: &Piece) -> Option<&[u8]> {
+        let start = usize::try_from(piece.offset).ok()?;
+        self.get(piece.number)?.body.bytes().get(start..start + piece.len as usize)
     }
 
     /// That piece has been written: on to the next piece, and in time to the next message.
-    pub fn take_bulk(&mut self, piece: Piece) {
+    pub fn take_bulk(&mut self, piece: &Piece) {
         let taken = piece.offset..piece.offset + u64::from(piece.len);
         if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(piece.number) {
             progress.lost.remove(taken.clone());

@@ -87,8 +87,9 @@ impl Sizes {
         let beside = head.map_or(0, |head| open_frame_len(head.len()));
         let room = self.fragment.min(self.frames.saturating_sub(BULK_FRAME_LEN + beside));
         // A row in two datagrams costs both ends more than some bytes that stay empty.
-        let row = row.map(|row| row as usize).filter(|row| *row > 0 && room % row <= room / 8);
-        let whole = room - room % row.unwrap_or(FRAGMENT_STEP);
+        let row = row.map(|row| row as usize).filter(|row| *row > 0);
+        let between = row.map(|row| room % row).filter(|left| *left <= room / 8);
+        let whole = room - between.unwrap_or(room % FRAGMENT_STEP);
         // A datagram more costs a short body more than that gives it.
         let short = room.max(PAGE) as u64;
         if body <= short || whole == 0 { room as u64 } else { whole as u64 }

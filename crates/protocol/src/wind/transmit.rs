@@ -1,10 +1,10 @@
 //! The way out: the one place that emits.
 
+use super::Transmit;
 use super::arrivals::Ranges;
 use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
-use super::{Segment, Transmit};
 use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX};
 use crate::time::Time;
 use crate::wire::{
@@ -18,7 +18,7 @@ enum Turn {
     /// Whole messages, and whatever else is small.
     Small,
     /// A fragment.
-    Bulk(Piece),
+    Bulk,
     /// An acknowledgement or a sign of life; no messages.
     Control,
     /// A size probe.
@@ -71,17 +71,18 @@ impl Connection {
             return None;
         }
         let path = self.handshake.path?;
-        let mut rows = None;
-        let payload = match self.turn(lane, now)? {
+        let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
+        let (mut payload, mut rows) = (None, None);
+        match self.turn(lane, now)? {
             Turn::Small => self.write_small(now, into, true),
             Turn::Control => self.write_control(lane, now, into),
-            Turn::Bulk(piece) => {
-                rows = self.outbox.rows_of(piece);
-                self.write_bulk(now, into, piece)
+            Turn::Bulk => {
+                let piece = self.outbox.peek_bulk()?;
+                (payload, rows) = self.outbox.source_of(&piece);
+                self.write_bulk(now, into, &piece, payload.is_none());
             }
             Turn::Size => self.write_size_probe(lane, now, into),
-        };
-        let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
+        }
         Some(Transmit { payload, rows, path, lane, port, handshake: false })
     }
 
@@ -95,9 +96,7 @@ impl Connection {
             Lane::Small if self.refusals.go_alone() => return Some(Turn::Control),
             Lane::Small if self.outbox.has_small() && sending.has_room(now) => return Some(Turn::Small),
             Lane::Bulk if self.outbox.has_bulk() && (probes || sending.gate.is_open(now)) && sending.has_room(now) => {
-                if let Some(piece) = self.outbox.peek_bulk() {
-                    return Some(Turn::Bulk(piece));
-                }
+                return Some(Turn::Bulk);
             }
             _ => {}
         }
@@ -127,7 +126,7 @@ impl Connection {
     }
 
     /// WIND-8.2: length and nothing else.
-    fn write_size_probe(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Segment> {
+    fn write_size_probe(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) {
         let size = self.mtu.probe();
         let mut builder = self.begin(lane, into).limited(size);
         builder.ping();
@@ -135,11 +134,11 @@ impl Connection {
         builder.flag(Flags::ACK_NOW);
         self.sending[lane].flight.carry(Item::SizeProbe);
         self.statistics.size_probes_sent += 1;
-        self.finish(lane, now, builder, None, true)
+        self.finish(lane, now, &mut builder, None, true);
     }
 
     /// As many small frames as fit, with whatever acknowledgements there are.
-    fn write_small(&mut self, now: Time, into: &mut Vec<u8>, messages: bool) -> Option<Segment> {
+    fn write_small(&mut self, now: Time, into: &mut Vec<u8>, messages: bool) {
         let mut builder = self.begin(Lane::Small, into);
         let first = self.outbox.peek_small().filter(|_| messages).map_or(0, |(_, message)| small_len(message));
         let told = self.write_acks(Lane::Small, now, messages, first, &mut builder);
@@ -156,17 +155,17 @@ impl Connection {
             elicits = true;
         }
         self.ping.small = false;
-        self.finish(Lane::Small, now, builder, None, elicits)
+        self.finish(Lane::Small, now, &mut builder, None, elicits);
     }
 
-    fn write_control(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Segment> {
+    fn write_control(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) {
         if lane == Lane::Small {
             return self.write_small(now, into, false);
         }
         let mut builder = self.begin(lane, into);
         self.write_ping(&mut builder);
         self.ping.bulk = false;
-        self.finish(lane, now, builder, None, true)
+        self.finish(lane, now, &mut builder, None, true);
     }
 
     fn write_ping(&mut self, builder: &mut Builder<'_>) {
@@ -210,13 +209,13 @@ impl Connection {
         any
     }
 
-    /// One fragment. All of a run are equally long, so that one system call can carry them, but for a shorter last one: acknowledgements
+    /// One fragment, with its bytes if they are here. All of a run are equally long, so that one system call can carry them, but for a shorter last one: acknowledgements
     /// ride with a message's last fragment, small messages with its only one (WIND-3.7).
-    fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: Piece) -> Option<Segment> {
+    fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: &Piece, inline: bool) {
         let mut builder = self.begin(Lane::Bulk, into);
         let Some(message @ Outgoing { stage: Stage::Bulk(progress), .. }) = self.outbox.get(piece.number) else {
             builder.discard();
-            return None;
+            return;
         };
         let &Outgoing { class, credited, ref head, len, urgent, .. } = message;
         let only = u64::from(piece.len) == len;
@@ -251,7 +250,7 @@ impl Connection {
         if core::mem::take(&mut self.ping.bulk) || !self.outbox.has_bulk() {
             builder.flag(Flags::ACK_NOW);
         }
-        self.finish(Lane::Bulk, now, builder, Some(piece), true)
+        self.finish(Lane::Bulk, now, &mut builder, inline.then_some(piece), true);
     }
 
     /// The ACK frames of both lanes: those that are due, and those with news that leave room for `then` more bytes, so that an
@@ -299,16 +298,9 @@ impl Connection {
         self.statistics.refusals_sent += refusals as u64;
     }
 
-    /// The datagram's frames are complete. What follows on the wire, if it lies in a segment.
-    fn finish(
-        &mut self,
-        lane: Lane,
-        now: Time,
-        mut builder: Builder<'_>,
-        piece: Option<Piece>,
-        elicits: bool,
-    ) -> Option<Segment> {
-        let (segment, inline) = piece.map_or((None, None), |piece| self.outbox.body_of(piece));
+    /// The datagram's frames are complete. (The builder is left where it is: a move would wait for what was just stored in parts.)
+    fn finish(&mut self, lane: Lane, now: Time, builder: &mut Builder<'_>, inline: Option<&Piece>, elicits: bool) {
+        let inline = inline.and_then(|piece| self.outbox.bytes_of(piece));
         let sending = &mut self.sending[lane];
         let full = sending.flight.in_flight() + builder.len() as u64 >= sending.window(now);
         if elicits && (full || sending.probes > 0) {
@@ -323,7 +315,6 @@ impl Connection {
         }
         self.statistics.datagrams_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
-        segment
     }
 
     /// Goodbye, with the last acknowledgement: the peer's messages that have arrived have arrived.
@@ -344,7 +335,7 @@ impl Connection {
             self.arrivals[lane].list(&self.refusals, &mut ranges);
             self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);
         }
-        self.finish(Lane::Small, now, builder, None, false);
+        self.finish(Lane::Small, now, &mut builder, None, false);
         Some(Transmit { payload: None, rows: None, path, lane: Lane::Small, port: None, handshake: false })
     }
 }

@@ -122,7 +122,7 @@ impl<'b> Builder<'b> {
 
     /// Write the header. `inline` is the payload if it is to be copied behind the frames; its length must be the one set aside.
     /// Bytes of the datagram, tag included.
-    pub fn finish(mut self, inline: Option<&[u8]>) -> usize {
+    pub fn finish(&mut self, inline: Option<&[u8]>) -> usize {
         let frames = self.into.len() - self.start - HEADER_LEN;
         self.header.frames_len = u16::try_from(frames).unwrap_or(u16::MAX);
         if let Some(place) = self.into.get_mut(self.start..) {

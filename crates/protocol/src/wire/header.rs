@@ -95,9 +95,11 @@ impl Header {
     /// Write over the first [`HEADER_LEN`] bytes of `place`.
     pub(super) fn write(&self, place: &mut [u8]) {
         let Some(place) = place.first_chunk_mut::<HEADER_LEN>() else { return };
-        let words = [self.connection, self.number, self.last_word()];
-        for (chunk, word) in place.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *chunk = word.to_le_bytes();
+        // Word by word: what was put together beside it would be waited for.
+        if let [connection, number, last] = place.as_chunks_mut::<8>().0 {
+            *connection = self.connection.to_le_bytes();
+            *number = self.number.to_le_bytes();
+            *last = self.last_word().to_le_bytes();
         }
     }
 

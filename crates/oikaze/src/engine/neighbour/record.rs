@@ -43,7 +43,7 @@ pub(super) fn put(
         Body::Segment(segment) => {
             // What goes now must be there, not all of it: that may be longer than memory.
             let (offset, len) = (segment.offset.saturating_add(part.start as u64), part.len() as u64);
-            let Some(gather) = memory.gather(Segment { offset, len, ..*segment }) else {
+            let Some(gather) = memory.gather(&Segment { offset, len, ..*segment }) else {
                 return Put::without(memory.is_absent(segment.region, offset, len));
             };
             writer.put(heading, &[front, Part::Region(&gather, 0, part.len())])

@@ -170,7 +170,7 @@ impl<L: Link> Link for Tap<L> {
         if self.is_recording() {
             let at = now();
             for outgoing in batch.iter().take(sent) {
-                let (mut from, to) = (seen_by(&self.here, outgoing.to), outgoing.to);
+                let (mut from, to) = (seen_by(&self.here, *outgoing.to), *outgoing.to);
                 if let (Lane::Bulk, Some(port)) = (outgoing.lane, self.inner.bulk_port()) {
                     from.set_port(port);
                 }

@@ -120,7 +120,7 @@ fn address(link: &impl Link) -> SocketAddr {
 fn send(from: &mut Tap<UdpLink>, to: SocketAddr, datagrams: &[Vec<u8>]) {
     for datagram in datagrams {
         let (head, tag) = datagram.split_at(datagram.len() / 2);
-        assert_eq!(from.send(&[Outgoing { to, lane: Lane::Small, head, payload: Gather::EMPTY, tag }]).unwrap(), 1);
+        assert_eq!(from.send(&[Outgoing { to: &to, lane: Lane::Small, head, payload: &Gather::EMPTY, tag }]).unwrap(), 1);
     }
 }
 

@@ -247,7 +247,7 @@ mod tests {
         let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
         let [busy, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
         let mut send = |to, head: &[u8]| {
-            assert_eq!(there.send(&[datagram(to, Lane::Small, head)]).unwrap(), 1);
+            assert_eq!(there.send(&[datagram(&to, Lane::Small, head)]).unwrap(), 1);
         };
         let (mut heard, mut idle) = (0, 0);
         for look in 1..=4000 {
@@ -263,8 +263,8 @@ mod tests {
         assert!(heard >= 30 && idle < 1000, "{heard} of 40, {idle} looks without a datagram of the busy one");
     }
 
-    fn datagram(to: SocketAddr, lane: Lane, head: &[u8]) -> Outgoing<'_> {
-        Outgoing { to, lane, head, payload: Gather::EMPTY, tag: &[] }
+    fn datagram<'a>(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> {
+        Outgoing { to, lane, head, payload: &Gather::EMPTY, tag: &[] }
     }
 
     /// Neither is bulk, which has a port of its own.
@@ -276,9 +276,9 @@ mod tests {
         let bulk = SocketAddr::new(small.ip(), here.bulk_port().unwrap());
         let mut heard = 0;
         for look in 1..=4000 {
-            assert_eq!(there.send(&[datagram(small, Lane::Small, b"small")]).unwrap(), 1);
+            assert_eq!(there.send(&[datagram(&small, Lane::Small, b"small")]).unwrap(), 1);
             if look % 200 == 1 {
-                assert_eq!(there.send(&[datagram(bulk, Lane::Bulk, b"bulk")]).unwrap(), 1);
+                assert_eq!(there.send(&[datagram(&bulk, Lane::Bulk, b"bulk")]).unwrap(), 1);
             }
             here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"bulk")).unwrap();
         }
@@ -292,10 +292,10 @@ mod tests {
         let mut here = UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
         let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
         let [hot, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
-        assert_eq!(there.send(&[datagram(hot, Lane::Small, b"hot")]).unwrap(), 1);
+        assert_eq!(there.send(&[datagram(&hot, Lane::Small, b"hot")]).unwrap(), 1);
         while here.receive(&mut |_| ()).unwrap() == 0 {}
         for to in [quiet, hot] {
-            assert_eq!(there.send(&[datagram(to, Lane::Small, b"more")]).unwrap(), 1);
+            assert_eq!(there.send(&[datagram(&to, Lane::Small, b"more")]).unwrap(), 1);
         }
         let mut heard = 0;
         let mut take = |_: Arrival<'_>| heard += 1;

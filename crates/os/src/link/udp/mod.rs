@@ -166,7 +166,7 @@ impl UdpLink {
     /// Send the beginning of `batch`: how many are done with, or that there is no room.
     fn send_run(&mut self, batch: &[Outgoing<'_>]) -> io::Result<ControlFlow<(), usize>> {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
-        let route = self.route(first.to, first.lane);
+        let route = self.route(*first.to, first.lane);
         let socket = match route {
             Route::Connected(lane, own) => self.connected[lane].sockets.get_mut(own).map(|connected| &mut connected.socket),
             Route::Own(Lane::Small, own) => self.sockets.get_mut(own),
@@ -238,7 +238,7 @@ impl UdpLink {
             }
             Sent::TooBig => {
                 self.statistics.too_big += run.len() as u64;
-                run.iter().for_each(|datagram| self.tell_too_big(datagram.to, datagram.len()));
+                run.iter().for_each(|datagram| self.tell_too_big(*datagram.to, datagram.len()));
             }
             Sent::Unfit | Sent::Unreachable => self.statistics.unreachable += run.len() as u64,
             Sent::Broken(error) => return Err(error),

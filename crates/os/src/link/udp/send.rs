@@ -86,7 +86,7 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     }
     // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C libraries).
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
-    let name = Name::of(first.to, socket.both);
+    let name = Name::of(*first.to, socket.both);
     if socket.peer.is_none() {
         message.msg_name = name.as_ptr().cast_mut().cast();
         message.msg_namelen = name.len();
@@ -125,19 +125,26 @@ fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
 struct Pieces {
     slots: [MaybeUninit<libc::iovec>; SEGMENTS_MAX * PIECES],
     count: usize,
+    /// The latest.
+    at: *const u8,
+    len: usize,
 }
 
 impl Pieces {
     fn new() -> Pieces {
-        Pieces { slots: [const { MaybeUninit::uninit() }; SEGMENTS_MAX * PIECES], count: 0 }
+        Pieces { slots: [const { MaybeUninit::uninit() }; SEGMENTS_MAX * PIECES], count: 0, at: core::ptr::null(), len: 0 }
     }
 
+    /// What lies right behind the latest goes on with it: the kernel takes each piece by itself.
     fn push(&mut self, at: *const u8, len: usize) {
-        if len > 0
-            && let Some(slot) = self.slots.get_mut(self.count)
-        {
-            slot.write(libc::iovec { iov_base: at.cast_mut().cast(), iov_len: len });
-            self.count += 1;
+        if len == 0 {
+            return;
+        }
+        let joins = self.count > 0 && self.at.wrapping_add(self.len) == at;
+        (self.at, self.len) = if joins { (self.at, self.len + len) } else { (at, len) };
+        self.count += usize::from(!joins);
+        if let Some(slot) = self.count.checked_sub(1).and_then(|latest| self.slots.get_mut(latest)) {
+            slot.write(libc::iovec { iov_base: self.at.cast_mut().cast(), iov_len: self.len });
         }
     }
 }
@@ -182,16 +189,19 @@ mod tests {
     use super::*;
     use crate::memory::Gather;
     use oikaze_protocol::wire::Lane;
+    use std::net::SocketAddr;
 
     fn lengths(sizes: &[(u8, usize)], gso: bool) -> usize {
         let bytes = vec![0; 70_000];
+        let peers: Vec<SocketAddr> = sizes.iter().map(|(peer, _)| ([127, 0, 0, *peer], 1).into()).collect();
         let batch: Vec<Outgoing<'_>> = sizes
             .iter()
-            .map(|(peer, len)| Outgoing {
-                to: ([127, 0, 0, *peer], 1).into(),
+            .zip(&peers)
+            .map(|((_, len), to)| Outgoing {
+                to,
                 lane: Lane::Small,
                 head: bytes.get(..*len).unwrap(),
-                payload: Gather::EMPTY,
+                payload: &Gather::EMPTY,
                 tag: &[],
             })
             .collect();

@@ -66,14 +66,17 @@ fn a_link_without_lanes_speaks_with_one_that_has_them() {
     let (to_none, port, bulk) = (none.bound()[0], with.port(), with.bulk_port().unwrap());
     for _ in 0..100 {
         let to = |port| SocketAddr::new(HERE, port);
-        let out = |to, lane, head| Outgoing { to, lane, head, payload: Gather::EMPTY, tag: &[] };
-        assert_eq!(with.send(&[out(to_none, Lane::Bulk, b"bulk"), out(to_none, Lane::Small, b"small")]).unwrap(), 2);
+        let sent = |to: [_; 2], from: &mut UdpLink| {
+            let out = |to, lane, head| Outgoing { to, lane, head, payload: &Gather::EMPTY, tag: &[] };
+            assert_eq!(from.send(&[out(&to[0], Lane::Bulk, b"bulk"), out(&to[1], Lane::Small, b"small")]).unwrap(), 2);
+        };
+        sent([to_none; 2], &mut with);
         let mut came = take(&mut none, 2);
         came.sort();
         let mut expected = [(to(bulk), b"bulk".to_vec()), (to(port), b"small".to_vec())];
         expected.sort();
         assert_eq!(came, expected);
-        assert_eq!(none.send(&[out(to(bulk), Lane::Bulk, b"bulk"), out(to(port), Lane::Small, b"small")]).unwrap(), 2);
+        sent([to(bulk), to(port)], &mut none);
         assert!(take(&mut with, 2).iter().all(|(from, _)| *from == to_none));
     }
     // Each of the peer's ports is worth a socket, whose lane it is or not.
@@ -102,7 +105,7 @@ fn offloads_can_be_switched_off() {
 fn send_to(sender: &mut UdpLink, receiver: &mut UdpLink, count: usize, len: usize, arrive: usize) -> Vec<usize> {
     let (to, bytes) = (receiver.bound()[0], vec![1; len]);
     let batch: Vec<Outgoing<'_>> =
-        (0..count).map(|_| Outgoing { to, lane: Lane::Small, head: &bytes, payload: Gather::EMPTY, tag: &[] }).collect();
+        (0..count).map(|_| Outgoing { to: &to, lane: Lane::Small, head: &bytes, payload: &Gather::EMPTY, tag: &[] }).collect();
     assert_eq!(sender.send(&batch).unwrap(), count);
     take(receiver, arrive).iter().map(|(_, bytes)| bytes.len()).collect()
 }
@@ -156,7 +159,8 @@ fn what_a_full_receive_buffer_drops_is_counted() {
     let mut sender = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
     let mut receiver = UdpLink::bind(&small).unwrap();
     let bytes = [1; 1000];
-    let out = Outgoing { to: receiver.bound()[0], lane: Lane::Small, head: &bytes, payload: Gather::EMPTY, tag: &[] };
+    let to = receiver.bound()[0];
+    let out = Outgoing { to: &to, lane: Lane::Small, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
     for _ in 0..100 {
         assert_eq!(sender.send(std::slice::from_ref(&out)).unwrap(), 1);
     }
@@ -176,7 +180,7 @@ fn a_full_buffer_asks_to_be_tried_again() {
     assert_eq!(sender.next_wakeup(), None);
     // Loopback takes everything, so the kernel's answer is made up.
     let to = receiver.bound()[0];
-    let refused = |lane| [Outgoing { to, lane, head: b"later", payload: Gather::EMPTY, tag: &[] }];
+    let refused = |lane| [Outgoing { to: &to, lane, head: b"later", payload: &Gather::EMPTY, tag: &[] }];
     assert_eq!(sender.settle(&refused(Lane::Small), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert!(sender.next_wakeup().is_some());
     assert_eq!(sender.statistics().would_block, 1);
@@ -278,10 +282,10 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
             let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, lane));
             for number in 0..200_u32 {
                 let bytes = number.to_le_bytes();
-                let to = |to| Outgoing { to, lane, head: &bytes, payload: Gather::EMPTY, tag: &[] };
-                assert_eq!(one.send(&[to(other_at)]).unwrap(), 1);
+                let to = |to| Outgoing { to, lane, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
+                assert_eq!(one.send(&[to(&other_at)]).unwrap(), 1);
                 assert_eq!(take(&mut other, 1), [(one_at, bytes.to_vec())]);
-                assert_eq!(other.send(&[to(one_at)]).unwrap(), 1);
+                assert_eq!(other.send(&[to(&one_at)]).unwrap(), 1);
                 assert_eq!(take(&mut one, 1), [(other_at, bytes.to_vec())]);
             }
             assert_eq!(one.connected[lane].sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_at]);
@@ -290,7 +294,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, Lane::Small));
         // A third is heard beside it, by the link's own socket.
         let mut third = everywhere("").unwrap();
-        let hello = Outgoing { to: one_at, lane: Lane::Small, head: b"hello", payload: Gather::EMPTY, tag: &[] };
+        let hello = Outgoing { to: &one_at, lane: Lane::Small, head: b"hello", payload: &Gather::EMPTY, tag: &[] };
         assert_eq!(third.send(&[hello]).unwrap(), 1);
         assert_eq!(take(&mut one, 1), [(SocketAddr::new(address, third.port()), b"hello".to_vec())]);
         // The port is not free for others, and the peer's going disturbs nobody.
@@ -298,7 +302,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         assert!(matches!(UdpLink::bind(&Bind { ports, ..Bind::default() }), Err(BindError::InUse { .. })));
         drop(other);
         for _ in 0..3 {
-            let bytes = Outgoing { to: other_at, lane: Lane::Small, head: b"anyone?", payload: Gather::EMPTY, tag: &[] };
+            let bytes = Outgoing { to: &other_at, lane: Lane::Small, head: b"anyone?", payload: &Gather::EMPTY, tag: &[] };
             assert_eq!(one.send(&[bytes]).unwrap(), 1);
             one.receive(&mut |_| panic!("nobody is there")).unwrap();
         }

@@ -229,7 +229,7 @@ impl RegionTable {
     /// Bytes to be sent, kept in place until the answer is dropped. `None` if the segment is not inside a live region, or the
     /// scope that lent the memory has ended.
     #[must_use]
-    pub fn gather(&self, segment: Segment) -> Option<Gather> {
+    pub fn gather(&self, segment: &Segment) -> Option<Gather> {
         let entry = self.entry(segment.region)?;
         if let Some(lost) = &entry.lost {
             // Absent: lost as on a bad wire, and gathered again (MEM-1.12).

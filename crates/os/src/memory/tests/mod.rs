@@ -29,7 +29,7 @@ fn a_gather_keeps_its_memory() {
     let region = Region::shared(5000).unwrap();
     region.fill(0, 5000, 7).unwrap();
     let slot = table.insert_local(region).unwrap();
-    let gather = table.gather(Segment { region: slot, offset: 100, len: 4900 }).unwrap();
+    let gather = table.gather(&Segment { region: slot, offset: 100, len: 4900 }).unwrap();
     drop(table.remove(slot));
     assert!(gather.with_bytes(|bytes| bytes.len() == 4900 && bytes.iter().all(|byte| *byte == 7)));
 }
@@ -44,10 +44,10 @@ fn lent_memory_grants_what_it_can_and_only_while_it_is_lent() {
         let Registered { slot, key, .. } = table.insert(region.clone(), Rights::READ).unwrap();
         assert_eq!(table.locate(key, 0, 100, Rights::READ), Ok(slot));
         assert!(!table.covers(slot, 0, 100), "nothing can land in memory lent for reading");
-        assert!(table.gather(Segment { region: slot, offset: 0, len: 100 }).is_some());
+        assert!(table.gather(&Segment { region: slot, offset: 0, len: 100 }).is_some());
         slot
     });
-    assert!(table.gather(Segment { region: slot, offset: 0, len: 100 }).is_none());
+    assert!(table.gather(&Segment { region: slot, offset: 0, len: 100 }).is_none());
     assert!(!table.read(slot, 0, &mut [0; 1]));
     table.write(slot, 0, &[1]);
     assert_eq!(table.strays(), 1);

@@ -140,7 +140,7 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
             }
         }
         Step::Gather { at: (offset, len), .. } => {
-            let gather = table.gather(Segment { region: old.slot, offset, len });
+            let gather = table.gather(&Segment { region: old.slot, offset, len });
             let range = old.range(offset, len);
             prop_assert_eq!(gather.is_some(), range.is_some());
             if let (Some(gather), Some(range)) = (gather, range) {
