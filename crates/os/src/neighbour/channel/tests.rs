@@ -1,6 +1,9 @@
-use super::super::memory::Memory;
+use super::layout::WARM;
 use super::*;
 use crate::memory::mapping::Mapping;
+use crate::neighbour::Part;
+use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
+use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
