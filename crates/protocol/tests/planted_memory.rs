@@ -3,6 +3,9 @@
 #![cfg(feature = "planted-bugs")]
 
 #[allow(dead_code)]
+#[path = "memory/vectors.rs"]
+mod vectors;
+#[allow(dead_code)]
 #[path = "memory/world.rs"]
 mod world;
 

@@ -1,6 +1,7 @@
 //! Accumulates: MEM-12.
 
-use super::world::{Vectors, World, any_accumulation, combine};
+use super::vectors::{Vectors, any_accumulation, combine};
+use super::world::World;
 use oikaze_protocol::limits::CUT_ELEMENTS_PER_PEER;
 use oikaze_protocol::rma::{Accumulation, Combine, Element, Operation, Rights, Rma, RmaEvent, Value};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Token};

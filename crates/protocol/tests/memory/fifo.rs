@@ -1,6 +1,7 @@
 //! Pushes: MEM-13. (What a FIFO's memory looks like is tested where that memory is.)
 
-use super::world::{FRAGMENT, Vectors, World};
+use super::vectors::Vectors;
+use super::world::{FRAGMENT, World};
 use oikaze_protocol::limits::FIFO_ELEMENT_MAX;
 use oikaze_protocol::rma::{Operation, Rights, Rma, RmaError, RmaEvent, Value};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Token};

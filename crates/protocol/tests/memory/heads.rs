@@ -1,6 +1,6 @@
 //! Heads: MEM-2.
 
-use super::world::{any_accumulation, any_atomic};
+use super::vectors::{any_accumulation, any_atomic};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use oikaze_protocol::rma::{

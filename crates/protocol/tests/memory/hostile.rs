@@ -1,6 +1,7 @@
 //! What a broken or evil peer can send, and memory that goes away: MEM-3.4, MEM-4, MEM-9.2.
 
-use super::world::{FRAGMENT, Vectors, World};
+use super::vectors::Vectors;
+use super::world::{FRAGMENT, World};
 use oikaze_protocol::rma::{AtomicOp, Operation, Published, Rights, Rma, RmaError, RmaEvent, TicketId};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
 use proptest::prelude::*;

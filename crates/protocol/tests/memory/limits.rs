@@ -1,6 +1,6 @@
 //! Bounds of every table: MEM-9.1; and how long the source of an answer must stay: MEM-4.6.
 
-use super::world::Vectors;
+use super::vectors::Vectors;
 use oikaze_protocol::limits::{
     ANSWERS_PER_PEER, BODY_MAX, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED, NAMES_MAX, TICKETS_MAX, TRANSFERS_PER_PEER,
 };

@@ -9,4 +9,5 @@ mod limits;
 mod operations;
 mod oracle;
 mod rights;
+mod vectors;
 mod world;

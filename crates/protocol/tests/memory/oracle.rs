@@ -1,6 +1,7 @@
 //! Random operations against a dumb oracle: one after another (every value and every refusal is known), and all at once.
 
-use super::world::{World, any_accumulation, any_atomic, change, combine};
+use super::vectors::{any_accumulation, any_atomic, change, combine};
+use super::world::World;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Rights, Rma, RmaError, RmaEvent, Signal, Value};
 use oikaze_protocol::wind::{Body, Refusal, Rows, Segment, Token};
