@@ -1,5 +1,6 @@
 //! One piece of memory that peers may reach and that sends may gather from.
 
+mod access;
 mod file;
 mod file_pages;
 mod grow;
@@ -7,6 +8,7 @@ mod leave;
 mod staged;
 mod weak;
 
+pub(super) use access::Hold;
 pub use file_pages::{FilePages, NotTaken, PagesLock};
 pub use staged::Disk;
 pub use weak::WeakRegion;
@@ -15,7 +17,7 @@ use super::borrowed::Gate;
 use super::huge::{self, PageSize};
 use super::mapping::{Mapping, whole_pages};
 use super::placement::Watched;
-use super::{AccessError, MemoryError, available, memfd};
+use super::{MemoryError, available, memfd};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use file_pages::Backed;
@@ -249,132 +251,9 @@ impl Region {
         }
     }
 
-    /// Copy bytes out.
-    ///
-    /// # Errors
-    /// [`AccessError`]: out of bounds, or the lending scope has ended.
-    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
-        self.read_from(Side::Program, offset, into)
-    }
-
-    /// Copy bytes in.
-    ///
-    /// # Errors
-    /// [`AccessError`]: out of bounds, lent for reading, or the lending scope has ended.
-    #[inline]
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
-        self.write_from(Side::Program, offset, bytes)
-    }
-
-    /// Set bytes to one value.
-    ///
-    /// # Errors
-    /// As [`Region::write`].
-    pub fn fill(&self, offset: u64, len: u64, value: u8) -> Result<(), AccessError> {
-        self.check_writable()?;
-        // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call.
-        self.reach(Side::Program, offset, len, |at| unsafe { at.as_ptr().write_bytes(value, len as usize) })
-    }
-
-    pub(super) fn read_from(&self, side: Side, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
-        self.reach(side, offset, into.len() as u64, |at| {
-            // SAFETY: `reach` vouches for the source; the destination is an exclusive slice. They do not overlap: no
-            // reference into a region exists outside this crate, except to lent memory, whose owner has lent it to us.
-            unsafe { core::ptr::copy_nonoverlapping(at.as_ptr(), into.as_mut_ptr(), into.len()) }
-        })
-    }
-
-    #[inline]
-    pub(super) fn write_from(&self, side: Side, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
-        self.check_writable()?;
-        self.reach(side, offset, bytes.len() as u64, |at| {
-            // Received straight into its place: there is nothing to do.
-            if !core::ptr::eq(bytes.as_ptr(), at.as_ptr()) {
-                // SAFETY: as in `read_from`, the other way round; a source that was received into a region may overlap.
-                unsafe { core::ptr::copy(bytes.as_ptr(), at.as_ptr(), bytes.len()) }
-            }
-        })
-    }
-
-    #[inline]
-    pub(super) fn check_writable(&self) -> Result<(), AccessError> {
-        if self.writable() { Ok(()) } else { Err(AccessError::ReadOnly) }
-    }
-
-    /// Is this range inside, without overflow?
-    #[inline]
-    pub(crate) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
-        let size = self.len() as u64;
-        match offset.checked_add(len) {
-            Some(end) if end <= size => Ok(()),
-            _ => Err(AccessError::OutOfBounds { offset, len, size }),
-        }
-    }
-
     /// What its owner says of a FIFO here, in the bits of its shape; never what its memory says, which others may write.
     pub(super) fn fifo_bits(&self) -> &AtomicU64 {
         &self.inner.fifo
-    }
-
-    /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent) until it returns.
-    #[inline]
-    pub(super) fn reach<R>(
-        &self,
-        side: Side,
-        offset: u64,
-        len: u64,
-        touch: impl FnOnce(NonNull<u8>) -> R,
-    ) -> Result<R, AccessError> {
-        self.check_bounds(offset, len)?;
-        let _stay = match &self.inner.backing {
-            Backing::Borrowed { gate, .. } => Some(gate.visit().ok_or(AccessError::Closed)?),
-            _ => None,
-        };
-        Ok(touch(self.at(side, offset)))
-    }
-
-    /// Address of a checked offset.
-    #[inline]
-    pub(super) fn at(&self, side: Side, offset: u64) -> NonNull<u8> {
-        let base = match side {
-            Side::Program => self.inner.view,
-            Side::Runtime => self.inner.alias,
-        };
-        // SAFETY: callers have checked the offset against the length of the one allocation that `base` begins.
-        unsafe { base.add(offset as usize) }
-    }
-
-    /// Bytes at `offset` for as long as the answer lives, through the alias.
-    pub(super) fn hold(&self, offset: u64, len: u64) -> Result<(NonNull<u8>, Hold), AccessError> {
-        self.check_bounds(offset, len)?;
-        if let Backing::Borrowed { gate, .. } = &self.inner.backing
-            && !gate.enter()
-        {
-            return Err(AccessError::Closed);
-        }
-        Ok((self.at(Side::Runtime, offset), Hold { region: self.clone() }))
-    }
-
-    /// Bytes to be copied to somewhere else, kept in place until the answer is dropped.
-    ///
-    /// # Errors
-    /// [`AccessError`]: out of bounds, or the lending scope has ended.
-    pub fn lend(&self, offset: u64, len: u64) -> Result<super::Gather, AccessError> {
-        let (at, hold) = self.hold(offset, len)?;
-        Ok(super::Gather::new(at, len as usize, hold))
-    }
-
-    /// Look at bytes where they are: the source of a copy. Should somebody change them meanwhile, what is copied is some mixture. (Through the
-    /// program's own mapping: what it has just stored there is still on its way to the cache, from where a processor takes it at another
-    /// address of the same memory no sooner.)
-    ///
-    /// # Errors
-    /// [`AccessError`]: out of bounds, or the lending scope has ended.
-    #[inline]
-    pub fn with_bytes<R>(&self, offset: u64, len: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R, AccessError> {
-        // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call; bytes have no invalid values. As with
-        // [`super::Gather::with_bytes`], a writer races with `look` as with the kernel's copy.
-        self.reach(Side::Program, offset, len, |at| look(unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) }))
     }
 
     /// Does nobody else know of this memory? (Nobody can then begin to.)
@@ -386,31 +265,6 @@ impl Region {
     pub(super) fn close(&self) {
         if let Backing::Borrowed { gate, .. } = &self.inner.backing {
             gate.close();
-        }
-    }
-}
-
-/// Keeps a region's bytes in place (and the lender waiting).
-#[derive(Debug)]
-pub(super) struct Hold {
-    region: Region,
-}
-
-impl Hold {
-    /// Could these be two regions of one memory, at other addresses? Of files and shared memory there are other mappings, of which a program can
-    /// lend one.
-    pub(super) fn may_be_also(&self, other: &Hold) -> bool {
-        use RegionKind::{Borrowed, File, Shared};
-        let kinds = (self.region.kind(), other.region.kind());
-        let may = matches!(kinds, (Shared | File, Borrowed | File) | (Borrowed | File, Shared | File));
-        may && !Arc::ptr_eq(&self.region.inner, &other.region.inner)
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if let Backing::Borrowed { gate, .. } = &self.region.inner.backing {
-            gate.leave();
         }
     }
 }
