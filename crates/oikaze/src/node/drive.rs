@@ -4,7 +4,7 @@ use super::sleeper::Sleeper;
 use super::spinning::Idle;
 use super::watch::LinkWatch;
 use super::{EngineMode, Node, RealEngine};
-use crate::engine::Work;
+use crate::engine::{Submission, Work};
 use crate::role::{Driving, Handover, Wakes};
 use arrayvec::ArrayVec;
 use oikaze_protocol::time::Time;
@@ -157,6 +157,34 @@ impl Node {
         }
         self.driver.wake_up();
         value
+    }
+
+    /// When the engine must turn again at the latest, for who is about to sleep until then: neighbours are told.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.with_engine(|engine| {
+            let told = self.give_credit_back(engine);
+            if self.neighbours.is_some() && engine.doze() || told { Some(Time(0)) } else { self.due(engine) }
+        })
+    }
+
+    /// There is nothing else to do: what was read of peers' messages they may send again, to the last byte. Was there any?
+    pub(super) fn give_credit_back(&self, engine: &mut RealEngine) -> bool {
+        let read = self.mailbox.read();
+        let any = !read.is_empty();
+        read.into_iter().for_each(|request| engine.submit(Submission { request, completion: None, keep: None }, self.now()));
+        if any {
+            // They may sleep until they have it, and this thread runs no whole turn before it does.
+            engine.wake_stirred_neighbours();
+        }
+        any
+    }
+
+    pub(super) fn due(&self, engine: &RealEngine) -> Option<Time> {
+        if engine.has_more() {
+            return Some(Time(0));
+        }
+        let delayed = engine.link().next_wakeup().map(|at| self.time_of(at));
+        [engine.next_timeout(), delayed].into_iter().flatten().min()
     }
 
     /// Sleep on the sleeper's event and, as asked, the socket and the fault descriptor; true if there are faults.

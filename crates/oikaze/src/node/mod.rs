@@ -343,34 +343,6 @@ impl Node {
         });
     }
 
-    /// When the engine must turn again at the latest, for who is about to sleep until then: neighbours are told.
-    fn next_timeout(&self) -> Option<Time> {
-        self.with_engine(|engine| {
-            let told = self.give_credit_back(engine);
-            if self.neighbours.is_some() && engine.doze() || told { Some(Time(0)) } else { self.due(engine) }
-        })
-    }
-
-    /// There is nothing else to do: what was read of peers' messages they may send again, to the last byte. Was there any?
-    fn give_credit_back(&self, engine: &mut RealEngine) -> bool {
-        let read = self.mailbox.read();
-        let any = !read.is_empty();
-        read.into_iter().for_each(|request| engine.submit(Submission { request, completion: None, keep: None }, self.now()));
-        if any {
-            // They may sleep until they have it, and this thread runs no whole turn before it does.
-            engine.wake_stirred_neighbours();
-        }
-        any
-    }
-
-    fn due(&self, engine: &RealEngine) -> Option<Time> {
-        if engine.has_more() {
-            return Some(Time(0));
-        }
-        let delayed = engine.link().next_wakeup().map(|at| self.time_of(at));
-        [engine.next_timeout(), delayed].into_iter().flatten().min()
-    }
-
     /// Stop the helper; nothing moves afterwards but by threads that wait.
     pub fn stop(&self) {
         self.closing.store(true, Ordering::SeqCst);
