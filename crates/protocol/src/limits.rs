@@ -116,6 +116,8 @@ pub const RECEIVE_BUFFER: u32 = 208 * 1024;
 pub const BULK_ACTIVE: usize = 16;
 /// Bulk datagrams of one message in a row, before another has its turn (one GSO send holds up to 64).
 pub const BULK_RUN: u32 = 48;
+/// Datagrams that a turn goes on for at most if that is a message's end: else these wait until all others have had their turns.
+pub const BULK_RUN_OVER: u32 = BULK_RUN / 8;
 /// Turns of messages that are foreseen at once, to receive their bytes straight into place.
 pub const FORESEEN_MAX: usize = 4;
 /// Datagrams of control and small messages to one peer in one turn of a node, before others have theirs.

@@ -5,7 +5,7 @@
 
 use super::Connection;
 use super::assembly::{Assembly, Destination};
-use crate::limits::{BULK_ACTIVE, BULK_RUN, FORESEEN_MAX};
+use crate::limits::{BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, FORESEEN_MAX};
 use crate::wire::{Frame, View, open_frame_len};
 use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;
@@ -158,6 +158,9 @@ impl Guess {
             }
             let opening = if turn.opens { open_frame_len(assembly.head.len()) } else { 0 };
             let tail = missing.end == assembly.len;
+            // A turn goes on to a message's end if that is near.
+            let left = usize::try_from((missing.end - missing.start).div_ceil(self.piece.max(1) as u64)).unwrap_or(usize::MAX);
+            let most = if tail && left <= most + BULK_RUN_OVER as usize { most.max(left) } else { most };
             if !forecast.add(turn.message, opening, missing, tail, most) {
                 break;
             }

@@ -8,7 +8,7 @@ mod settling;
 
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
 use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Rows, Segment, Token};
-use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, MESSAGES_IN_FLIGHT};
+use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
@@ -309,14 +309,16 @@ impl Outbox {
     /// That piece has been written: on to the next piece, and in time to the next message.
     pub fn take_bulk(&mut self, piece: &Piece) {
         let taken = piece.offset..piece.offset + u64::from(piece.len);
-        if let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(piece.number) {
+        let mut ends_soon = false;
+        if let Some(Outgoing { stage: Stage::Bulk(progress), len, .. }) = self.get_mut(piece.number) {
             progress.lost.remove(taken.clone());
             progress.next = progress.next.max(taken.end);
             progress.opened |= planted(Bug::ForgetOpening);
             progress.active = !piece.last;
+            ends_soon = progress.lost.is_empty() && *len - progress.next <= u64::from(BULK_RUN_OVER * piece.len);
         }
         self.run += 1;
-        if !piece.last && self.run < BULK_RUN {
+        if !piece.last && (self.run < BULK_RUN || ends_soon) {
             // The front stays the front, and has more to send.
             return;
         }

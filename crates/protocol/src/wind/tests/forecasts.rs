@@ -2,7 +2,7 @@
 
 use super::packing::{established, message, send};
 use super::world::World;
-use crate::limits::{ACK_DELAY, BULK_RUN};
+use crate::limits::{ACK_DELAY, BULK_RUN, BULK_RUN_OVER};
 use crate::wind::*;
 use crate::wire::{Frame, View};
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
 fn turns_of_messages_are_foretold() {
     let mut world = established(Settings::default());
     let full = FULL as u64;
-    let lens = [400 * full, 400 * full + 5, full * u64::from(BULK_RUN), 300_000, 400 * full];
+    let lens = [400 * full, 400 * full + 5, full * u64::from(BULK_RUN), full * u64::from(BULK_RUN + 4), 300_000, 400 * full];
     let (mut foretold, mut all) = (0, 0);
     for (id, len) in (0..).zip(lens) {
         world.nodes[0].connection.post(world.now, message(Class::Unordered, id, len)).unwrap();
@@ -66,6 +66,37 @@ fn turns_of_messages_are_foretold() {
     assert_eq!(world.nodes[1].upper.order.len(), lens.len());
     // Not a message's first group, nor those after which its beginning is not repeated any more or a shorter piece has come.
     assert!(foretold * 100 >= all * 85, "{foretold} of {all}");
+}
+
+/// WIND-3.6: what is left of a message behind its turn does not wait for all others if it is little.
+#[test]
+fn a_turn_goes_on_to_a_messages_end_if_that_is_near() {
+    // The first fragments are shorter, with the beginning beside them.
+    for (over, turns) in [(1, 3), (BULK_RUN_OVER / 2, 3), (BULK_RUN_OVER + 1, 6)] {
+        let mut world = established(Settings::default());
+        let lens = [u64::from(BULK_RUN + over) * FULL as u64; 3];
+        for (id, len) in (0..).zip(lens) {
+            world.nodes[0].connection.post(world.now, message(Class::Unordered, id, len)).unwrap();
+        }
+        let mut order = Vec::new();
+        while world.nodes[1].upper.order.len() < lens.len() {
+            world.now += ACK_DELAY;
+            let now = world.now;
+            let bulk = send(&mut world.nodes[0], now);
+            for bytes in &bulk {
+                if let Some(Ok(Frame::Fragment(fragment))) = View::parse(bytes).unwrap().frames().next() {
+                    order.push(fragment.message_low);
+                }
+            }
+            arrive(&mut world, &bulk, &lens);
+            for answer in send(&mut world.nodes[1], now) {
+                let node = &mut world.nodes[0];
+                node.connection.receive(now, &View::parse(&answer).unwrap(), 0, &mut node.upper);
+            }
+        }
+        order.dedup();
+        assert_eq!(order.len(), turns, "{over} more: {order:?}");
+    }
 }
 
 /// What has come is not told, whatever the order.
