@@ -2,13 +2,14 @@
 
 use crate::engine::{Engine, Setup};
 use crate::handle::Handles;
-use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates};
+use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates, processors_here};
 use crate::job::neighbours::Neighbourhood;
 use crate::job::{self, Bootstrap, JobError};
 use crate::node::{Node, RealEngine, Waiting};
 use crate::observe::Publisher;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
+use oikaze_os::cpu::{Topology, cpulist};
 use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu};
 use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::neighbour::Pair;
@@ -40,8 +41,6 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let without = Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
     let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
-    let waiting = Waiting::choose(oikaze_os::cpu::usable_cores(), bootstrap.local_size())
-        .map_err(|why| Error::invalid("joining the job", why))?;
     let (publisher, unseen) = Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     // Found out now, while there is but one thread.
     let _ = oikaze_os::hazard::makes_fences();
@@ -53,6 +52,8 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let link = tap(link, bootstrap.rank())?;
     let neighbourhood = Neighbourhood::open(bootstrap.as_ref(), &without);
     let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable())?;
+    let waiting = Waiting::choose(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()))
+        .map_err(|why| Error::invalid("joining the job", why))?;
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
     let neighbours = neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
     let start = Instant::now();
@@ -132,7 +133,8 @@ struct Meeting {
 
 impl Meeting {
     fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool, callable: Option<Callable>) -> Result<Self> {
-        let mine = Reachable { callable, ..Reachable::here(port, true, ipv6)? };
+        let processors = Topology::detect().ok().map(|topology| cpulist(&topology.cpus));
+        let mine = Reachable { callable, processors, ..Reachable::here(port, true, ipv6)? };
         if bootstrap.size() > 1 {
             mine.publish(bootstrap)?;
         }
@@ -143,6 +145,13 @@ impl Meeting {
         }
         let candidates = others.iter().map(|theirs| theirs.as_ref().map_or_else(Vec::new, |theirs| candidates(&mine, theirs)));
         Ok(Self { candidates: candidates.collect(), mine, others })
+    }
+
+    /// May each node of this machine have so many threads spin, and none take another's processor? `started`: how many the launcher started here.
+    fn leaves_room_for(&self, threads: usize, started: u32) -> bool {
+        let Ok(topology) = Topology::detect() else { return false };
+        let others: Vec<_> = processors_here(&self.mine, &self.others, &topology.cpus).collect();
+        topology.has_room_for(threads, started as usize, &others)
     }
 
     /// Wait until every pair is connected, or say what was tried.

@@ -4,6 +4,7 @@
 //! all candidates of a pair at once (a HELLO to each). The order only decides who is asked first and who wins a tie.
 
 use crate::job::{Bootstrap, JobError};
+use oikaze_os::cpu::{CpuId, parse_cpulist};
 use oikaze_os::interfaces::{self, Interface};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -73,6 +74,9 @@ pub struct Reachable {
     /// Where nodes of the same machine can call it, if it shares memory with them.
     #[serde(default)]
     pub callable: Option<Callable>,
+    /// The processors it may run on, as the kernel writes them (`0-3,8`): nodes of one machine must not spin on each other's.
+    #[serde(default)]
+    pub processors: Option<String>,
 }
 
 /// Unix sockets at which a node is called by others on its machine.
@@ -96,7 +100,7 @@ impl Reachable {
         let usable = |i: &Interface| i.up && !i.address.is_unspecified() && if i.address.is_ipv4() { ipv4 } else { ipv6 };
         let address = |i: Interface| Address { interface: i.name, index: i.index, address: i.address, prefix: i.prefix };
         let addresses = all.into_iter().filter(usable).map(address).take(INTERFACES_MAX).collect();
-        Ok(Reachable { host: HostIdentity::here()?, port, addresses, callable: None })
+        Ok(Reachable { host: HostIdentity::here()?, port, addresses, callable: None, processors: None })
     }
 
     fn key(rank: u32) -> String {
@@ -247,7 +251,18 @@ pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
         port,
         addresses: vec![lo(Ipv4Addr::LOCALHOST.into(), 8), lo(Ipv6Addr::LOCALHOST.into(), 128)],
         callable: None,
+        processors: None,
     }
+}
+
+/// For each other node of this machine the processors it may run on. Of one that does not say they may be all of `mine`.
+pub fn processors_here<'a>(
+    me: &'a Reachable,
+    others: &'a [Option<Reachable>],
+    mine: &'a [CpuId],
+) -> impl Iterator<Item = Vec<CpuId>> + 'a {
+    let here = others.iter().flatten().filter(|theirs| theirs.host.boot_id == me.host.boot_id);
+    here.map(|theirs| theirs.processors.as_deref().and_then(parse_cpulist).unwrap_or_else(|| mine.to_vec()))
 }
 
 /// One line of the matrix of what was tried.

@@ -28,12 +28,12 @@ pub struct Waiting {
 const SPIN_LIMIT: Duration = Duration::from_millis(2);
 
 impl Waiting {
-    /// From what the machine has (`cores` this process may use, `local_nodes` of the job on this machine) and what the user says:
-    /// `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), `OIKAZE_ENGINE` = `inline` (default), `thread` or `thread:CORE`.
+    /// From what the user says: `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), `OIKAZE_ENGINE` = `inline` (default), `thread` or
+    /// `thread:CORE`; and from whether the machine has room for so many threads that spin, in this node and each of its neighbours.
     ///
     /// # Errors
     /// A text that says what is wrong with a variable.
-    pub fn choose(cores: usize, local_nodes: u32) -> Result<Self, String> {
+    pub fn choose(has_room_for: impl Fn(usize) -> bool) -> Result<Self, String> {
         let mode = match std::env::var("OIKAZE_ENGINE").ok().as_deref() {
             None | Some("inline") => EngineMode::Inline,
             Some("thread") => EngineMode::Thread { core: None },
@@ -47,9 +47,9 @@ impl Waiting {
                 _ => return Err(format!("OIKAZE_ENGINE={text}: expected inline, thread or thread:CORE")),
             },
         };
-        let threads = local_nodes as usize * if mode == EngineMode::Inline { 1 } else { 2 };
+        let threads = if mode == EngineMode::Inline { 1 } else { 2 };
         let spin = match std::env::var("OIKAZE_WAIT").ok().as_deref() {
-            None | Some("adaptive") if threads <= cores => SPIN_LIMIT,
+            None | Some("adaptive") if has_room_for(threads) => SPIN_LIMIT,
             None | Some("adaptive" | "block") => Duration::ZERO,
             Some("spin") => Duration::MAX,
             Some(text) => return Err(format!("OIKAZE_WAIT={text}: expected spin, block or adaptive")),

@@ -15,4 +15,4 @@ pub use look::between_looks;
 pub use preempted::preemptions;
 pub use slack::TimerSlack;
 pub use spent::Meter;
-pub use topology::{CpuId, Topology, pin_to_core, usable_cores};
+pub use topology::{CpuId, Topology, cpulist, parse_cpulist, pin_to_core, usable_cores};

@@ -33,10 +33,16 @@ impl Topology {
         Ok(Self { cpus, cores, parallelism })
     }
 
-    /// May `threads` threads spin at the same time and still leave nobody waiting for a processor?
+    /// May each of `processes` processes, this one and others like it, have `threads` threads spin at the same time, and still leave nobody waiting
+    /// for a processor? `others`: on which processors those of them may run that have told; one that several may use is a part of one for each.
     #[must_use]
-    pub fn has_room_for(&self, threads: usize) -> bool {
-        threads <= self.parallelism
+    pub fn has_room_for(&self, threads: usize, processes: usize, others: &[Vec<CpuId>]) -> bool {
+        const WHOLE: usize = 1 << 16;
+        // Whom a quota is shared with the kernel does not say.
+        let within_quota = self.parallelism >= self.cpus.len() || threads.saturating_mul(processes) <= self.parallelism;
+        let users = |cpu: &CpuId| 1 + others.iter().filter(|cpus| cpus.contains(cpu)).count();
+        let share: usize = self.cpus.iter().map(|cpu| WHOLE.div_ceil(users(cpu))).sum();
+        within_quota && threads.saturating_mul(WHOLE) <= share
     }
 }
 
@@ -52,7 +58,7 @@ pub fn usable_cores() -> usize {
 /// There is no such processor, or this process may not use it: the error says which ones it may.
 pub fn pin_to_core(cpu: CpuId) -> io::Result<()> {
     let refused = |error: io::Error| {
-        let allowed = Topology::detect().map_or_else(|_| "unknown".into(), |topology| list(&topology.cpus));
+        let allowed = Topology::detect().map_or_else(|_| "unknown".into(), |topology| cpulist(&topology.cpus));
         let text =
             format!("cannot run on processor {cpu}: {error}; this process may use {allowed} (see taskset, cpuset cgroups)");
         io::Error::new(error.kind(), text)
@@ -75,19 +81,20 @@ fn cores(cpus: &[CpuId], sys: &Path) -> Vec<CpuId> {
         }
         cores.push(*cpu);
         let file = sys.join(format!("cpu{cpu}/topology/thread_siblings_list"));
-        let siblings = std::fs::read_to_string(file).ok().and_then(|text| parse_list(text.trim()));
+        let siblings = std::fs::read_to_string(file).ok().and_then(|text| parse_cpulist(text.trim()));
         taken.extend(siblings.unwrap_or_default());
     }
     cores
 }
 
-/// The kernel's way to write sets of processors: `0-3,8,10-11`.
-fn parse_list(text: &str) -> Option<Vec<CpuId>> {
+/// The kernel's way to write sets of processors: `0-3,8,10-11`. None if that is none.
+#[must_use]
+pub fn parse_cpulist(text: &str) -> Option<Vec<CpuId>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (CpuId, CpuId) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= CpuSet::MAX_CPU {
+        if last >= CpuSet::MAX_CPU || cpus.len() >= CpuSet::MAX_CPU {
             return None;
         }
         cpus.extend(first..=last);
@@ -96,7 +103,8 @@ fn parse_list(text: &str) -> Option<Vec<CpuId>> {
 }
 
 /// The same, the other way round.
-fn list(cpus: &[CpuId]) -> String {
+#[must_use]
+pub fn cpulist(cpus: &[CpuId]) -> String {
     let mut parts: Vec<(CpuId, CpuId)> = Vec::new();
     for cpu in cpus {
         match parts.last_mut() {
@@ -110,7 +118,7 @@ fn list(cpus: &[CpuId]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Topology, cores, list, parse_list, pin_to_core};
+    use super::{Topology, cores, cpulist, parse_cpulist, pin_to_core};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -121,7 +129,28 @@ mod tests {
         assert!(!topology.cpus.is_empty() && !topology.cores.is_empty());
         assert!(topology.cores.iter().all(|core| topology.cpus.contains(core)));
         assert!(topology.parallelism >= 1 && topology.parallelism <= topology.cpus.len());
-        assert!(topology.has_room_for(1) && !topology.has_room_for(topology.cpus.len() + 1));
+        assert!(topology.has_room_for(1, 1, &[]) && !topology.has_room_for(topology.cpus.len() + 1, 1, &[]));
+    }
+
+    #[test]
+    fn who_spins_leaves_room_for_the_others() {
+        let on = |cpus: &[usize], parallelism| Topology { cpus: cpus.into(), cores: cpus.into(), parallelism };
+        let same = |cpus: &[usize], others: usize| vec![cpus.to_vec(); others];
+        // All of them anywhere.
+        assert!(on(&[0, 1], 2).has_room_for(1, 2, &same(&[0, 1], 1)));
+        assert!(!on(&[0, 1], 2).has_room_for(1, 3, &same(&[0, 1], 2)));
+        assert!(!on(&[0, 1], 2).has_room_for(2, 2, &same(&[0, 1], 1)));
+        let six: Vec<usize> = (0..6).collect();
+        assert!(on(&six, 6).has_room_for(1, 6, &same(&six, 5)));
+        // Each on its own, as resource managers bind them; and two on one.
+        assert!(on(&[0], 1).has_room_for(1, 4, &[vec![1], vec![2], vec![3]]));
+        assert!(!on(&[0], 1).has_room_for(1, 4, &[vec![1], vec![0], vec![3]]));
+        // One that may run where others are bound, and anywhere else.
+        assert!(on(&[0, 1, 2, 3], 4).has_room_for(1, 2, &same(&[0], 1)));
+        assert!(!on(&[0], 1).has_room_for(1, 2, &same(&[0, 1, 2, 3], 1)));
+        // A quota of two processors, which two processes have together.
+        assert!(on(&six, 2).has_room_for(1, 2, &same(&six, 1)));
+        assert!(!on(&six, 2).has_room_for(1, 3, &same(&six, 2)));
     }
 
     #[test]
@@ -147,7 +176,7 @@ mod tests {
     #[test]
     fn lists_that_make_no_sense() {
         for text in ["", "-", "1-", "a", "1,,2", "0-99999999999", "-1"] {
-            assert_eq!(parse_list(text), None, "{text}");
+            assert_eq!(parse_cpulist(text), None, "{text}");
         }
     }
 
@@ -155,7 +184,7 @@ mod tests {
         #[test]
         fn lists_are_read_as_they_are_written(cpus in prop::collection::btree_set(0..200usize, 1..40)) {
             let cpus: Vec<usize> = BTreeSet::into_iter(cpus).collect();
-            prop_assert_eq!(parse_list(&list(&cpus)), Some(cpus));
+            prop_assert_eq!(parse_cpulist(&cpulist(&cpus)), Some(cpus));
         }
     }
 }

@@ -14,7 +14,13 @@ fn node(boot_id: &str, list: &[(&str, u32, &str, u8)]) -> Reachable {
         address: address.parse().unwrap(),
         prefix,
     };
-    Reachable { host: host(boot_id, 1), port: 4000, addresses: list.iter().map(address).collect(), callable: None }
+    Reachable {
+        host: host(boot_id, 1),
+        port: 4000,
+        addresses: list.iter().map(address).collect(),
+        callable: None,
+        processors: None,
+    }
 }
 
 const LO: (&str, u32, &str, u8) = ("lo", 1, "127.0.0.1", 8);
@@ -38,6 +44,16 @@ fn two_namespaces_of_one_host_do_not_share_loopback() {
     let mut b = node("x", &[LO, ("eth0", 2, "10.77.0.2", 16)]);
     b.host.network = 2;
     assert_eq!(order(&a, &b), [("10.77.0.2:4000".into(), Likelihood::SameSubnet)]);
+}
+
+#[test]
+fn whose_processors_are_shared_is_told_by_the_nodes_of_this_machine() {
+    let on =
+        |boot_id, processors: Option<&str>| Some(Reachable { processors: processors.map(Into::into), ..node(boot_id, &[LO]) });
+    let others =
+        [on("x", Some("1,4-5")), None, on("y", Some("0")), on("x", None), on("x", Some("5-")), on("x", Some("0-99999999"))];
+    let found: Vec<_> = processors_here(&node("x", &[LO]), &others, &[0, 1]).collect();
+    assert_eq!(found, [vec![1, 4, 5], vec![0, 1], vec![0, 1], vec![0, 1]]);
 }
 
 #[test]
@@ -114,6 +130,7 @@ proptest! {
             host: host(boot_id, 1),
             port: 5,
             callable: None,
+            processors: None,
             addresses: list.iter().map(|&(which, low, prefix)| {
                 let [high, low8] = low.to_be_bytes();
                 let address = match which {
