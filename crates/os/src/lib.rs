@@ -3,6 +3,7 @@
 //! Everything that touches the machine, and all unsafe code of the project (each block says why it is sound):
 //!
 //! - [`board`]: numbers that a process shows to others, who look without disturbing it.
+//! - [`checksum`]: CRC32C at the speed of memory.
 //! - [`counting`]: an allocator for tests that say what is kept and that nothing is allocated.
 //! - [`cpu`]: which processors we may use, pinning, events, polling, how long to spin.
 //! - [`hazard`]: who is inside something that may end.
@@ -18,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod board;
+pub mod checksum;
 pub mod counting;
 pub mod cpu;
 pub mod hazard;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use memmap2::MmapMut;
+use oikaze_os::checksum::crc32c;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg, sockopt};
 
@@ -84,7 +85,7 @@ impl Settings {
     }
 
     fn sum(&self, payload: &[u8]) -> u32 {
-        if self.crc { crc32c::crc32c(payload) } else { 0 }
+        if self.crc { crc32c(0, payload) } else { 0 }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The seals in use today (WIRE-5): CRC32C for data, end to end or of headers only; a keyed MAC for handshakes.
 
 use crate::job::Secret;
+use oikaze_os::checksum::crc32c;
 use oikaze_protocol::wire::{Seal, SealKind};
 
 /// CRC32C (RFC 3720, appendix B.4) over header and frames, and over the payload unless that is left to the network cards.
@@ -27,7 +28,7 @@ impl Checksum {
 
     fn sum(self, parts: &[&[u8]]) -> [u8; 4] {
         let covered = parts.iter().take(self.covered()).filter(|part| !part.is_empty());
-        covered.fold(0, |sum, part| crc32c::crc32c_append(sum, part)).to_le_bytes()
+        covered.fold(0, |sum, part| crc32c(sum, part)).to_le_bytes()
     }
 }
 
