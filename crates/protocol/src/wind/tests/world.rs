@@ -7,6 +7,7 @@ use crate::wind::outgoing::Sizes;
 use crate::wind::*;
 use crate::wire::{Seal, SealKind, View};
 use core::time::Duration;
+use crc_fast::{CrcAlgorithm, Digest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 use std::vec::Vec;
@@ -19,7 +20,9 @@ impl Seal for TestSeal {
         self.0
     }
     fn tag(&self, parts: &[&[u8]], out: &mut [u8]) {
-        let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        parts.iter().for_each(|part| digest.update(part));
+        let crc = digest.finalize() as u32;
         for chunk in out.chunks_mut(4) {
             chunk.copy_from_slice(&crc.to_le_bytes());
         }
