@@ -5,7 +5,7 @@ use crate::handle::Handles;
 use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates, processors_here};
 use crate::job::neighbours::Neighbourhood;
 use crate::job::{self, Bootstrap, JobError};
-use crate::node::{Node, RealEngine, Waiting};
+use crate::node::{Node, RealEngine, Wish};
 use crate::observe::Publisher;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
@@ -41,6 +41,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let without = Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
     let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
+    let wish = Wish::from_env().map_err(|why| Error::invalid("joining the job", why))?;
     let (publisher, unseen) = Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     // Found out now, while there is but one thread.
     let _ = oikaze_os::hazard::makes_fences();
@@ -52,8 +53,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let link = tap(link, bootstrap.rank())?;
     let neighbourhood = Neighbourhood::open(bootstrap.as_ref(), &without);
     let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable())?;
-    let waiting = Waiting::choose(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()))
-        .map_err(|why| Error::invalid("joining the job", why))?;
+    let waiting = wish.given(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
     let neighbours = neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
     let start = Instant::now();
@@ -126,6 +126,8 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, neighbours: Vec<(Rank, Pa
 struct Meeting {
     /// For each rank, where it may be reached, best first.
     candidates: Vec<Vec<Candidate>>,
+    /// What this process may use, if the kernel says so.
+    topology: Option<Topology>,
     /// What this node published, and every other one.
     mine: Reachable,
     others: Vec<Option<Reachable>>,
@@ -133,7 +135,8 @@ struct Meeting {
 
 impl Meeting {
     fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool, callable: Option<Callable>) -> Result<Self> {
-        let processors = Topology::detect().ok().map(|topology| cpulist(&topology.cpus));
+        let topology = Topology::detect().ok();
+        let processors = topology.as_ref().map(|topology| cpulist(&topology.cpus));
         let mine = Reachable { callable, processors, ..Reachable::here(port, true, ipv6)? };
         if bootstrap.size() > 1 {
             mine.publish(bootstrap)?;
@@ -144,12 +147,12 @@ impl Meeting {
             others.push(if rank == bootstrap.rank() { None } else { Some(Reachable::of(bootstrap, rank, limit)?) });
         }
         let candidates = others.iter().map(|theirs| theirs.as_ref().map_or_else(Vec::new, |theirs| candidates(&mine, theirs)));
-        Ok(Self { candidates: candidates.collect(), mine, others })
+        Ok(Self { candidates: candidates.collect(), topology, mine, others })
     }
 
     /// May each node of this machine have so many threads spin, and none take another's processor? `started`: how many the launcher started here.
     fn leaves_room_for(&self, threads: usize, started: u32) -> bool {
-        let Ok(topology) = Topology::detect() else { return false };
+        let Some(topology) = &self.topology else { return false };
         let others: Vec<_> = processors_here(&self.mine, &self.others, &topology.cpus).collect();
         topology.has_room_for(threads, started as usize, &others)
     }

@@ -24,7 +24,7 @@ mod watch;
 mod ways;
 
 pub(crate) use waiters::Waiters;
-pub use waiting::{EngineMode, Waiting};
+pub use waiting::{EngineMode, Waiting, Wish};
 pub(crate) use ways::Way;
 
 use crate::engine::{Arrived, Engine, Failure, Passages, Request, Submission, Work};

@@ -27,13 +27,20 @@ pub struct Waiting {
 /// spinning for this long blocks.
 const SPIN_LIMIT: Duration = Duration::from_millis(2);
 
-impl Waiting {
-    /// From what the user says: `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), `OIKAZE_ENGINE` = `inline` (default), `thread` or
-    /// `thread:CORE`; and from whether the machine has room for so many threads that spin, in this node and each of its neighbours.
+/// What the user says of waiting.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// `None`: as there is room.
+    spin: Option<Duration>,
+    mode: EngineMode,
+}
+
+impl Wish {
+    /// `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), `OIKAZE_ENGINE` = `inline` (default), `thread` or `thread:CORE`.
     ///
     /// # Errors
     /// A text that says what is wrong with a variable.
-    pub fn choose(has_room_for: impl Fn(usize) -> bool) -> Result<Self, String> {
+    pub fn from_env() -> Result<Self, String> {
         let mode = match std::env::var("OIKAZE_ENGINE").ok().as_deref() {
             None | Some("inline") => EngineMode::Inline,
             Some("thread") => EngineMode::Thread { core: None },
@@ -47,13 +54,19 @@ impl Waiting {
                 _ => return Err(format!("OIKAZE_ENGINE={text}: expected inline, thread or thread:CORE")),
             },
         };
-        let threads = if mode == EngineMode::Inline { 1 } else { 2 };
         let spin = match std::env::var("OIKAZE_WAIT").ok().as_deref() {
-            None | Some("adaptive") if has_room_for(threads) => SPIN_LIMIT,
-            None | Some("adaptive" | "block") => Duration::ZERO,
-            Some("spin") => Duration::MAX,
+            None | Some("adaptive") => None,
+            Some("block") => Some(Duration::ZERO),
+            Some("spin") => Some(Duration::MAX),
             Some(text) => return Err(format!("OIKAZE_WAIT={text}: expected spin, block or adaptive")),
         };
         Ok(Self { spin, mode })
+    }
+
+    /// The policy, where the machine may have room for so many threads that spin, in this node and each of its neighbours.
+    pub fn given(self, has_room_for: impl FnOnce(usize) -> bool) -> Waiting {
+        let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
+        let adaptive = || if has_room_for(threads) { SPIN_LIMIT } else { Duration::ZERO };
+        Waiting { spin: self.spin.unwrap_or_else(adaptive), mode: self.mode }
     }
 }

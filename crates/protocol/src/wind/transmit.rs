@@ -209,8 +209,8 @@ impl Connection {
         any
     }
 
-    /// One fragment, with its bytes if they are here. All of a run are equally long, so that one system call can carry them, but for a shorter last one: acknowledgements
-    /// ride with a message's last fragment, small messages with its only one (WIND-3.7).
+    /// One fragment, with its bytes if they are here. All of a run are equally long, so that one system call can carry them, but for a
+    /// shorter last one: acknowledgements ride with a message's last fragment, small messages with its only one (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: &Piece, inline: bool) {
         let mut builder = self.begin(Lane::Bulk, into);
         let Some(message @ Outgoing { stage: Stage::Bulk(progress), .. }) = self.outbox.get(piece.number) else {
