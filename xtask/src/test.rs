@@ -1,7 +1,7 @@
 //! All tests, and their sum.
 
 use crate::clauses;
-use crate::command::{Step, cargo, target};
+use crate::command::{Step, cargo};
 
 /// Sums of cargo's `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -48,8 +48,8 @@ pub fn run(seeds: u64) -> Result<(), String> {
         summaries.push(sum.show(what));
     };
     tests("workspace", cargo(&["test", "--workspace", "--no-fail-fast"]));
-    let loom = cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--release", "--lib", "loom"]);
-    tests("loom", loom.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target().join("loom")));
+    let loom = cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
+    tests("loom", loom.env("RUSTFLAGS", "--cfg loom"));
     // The switch for a planted bug is one for the whole process, so Wind's runs by itself.
     let planted = ["test", "-p", "oikaze-protocol", "--features", "planted-bugs", "--lib", "--", "--ignored", "planted"];
     tests("planted bugs", cargo(&planted));

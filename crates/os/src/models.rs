@@ -1,4 +1,4 @@
-//! How this crate's models are tried: `RUSTFLAGS="--cfg loom" cargo test -p oikaze-os --release --target-dir target/loom loom`. Every
+//! How this crate's models are tried: `RUSTFLAGS="--cfg loom" cargo test -p oikaze-os --profile loom --lib loom`. Every
 //! interleaving with so many interruptions at most, and every value that the memory model lets a load see.
 
 /// Try the body in all of them.

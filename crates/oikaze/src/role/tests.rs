@@ -1,4 +1,4 @@
-//! The hand-over, step by step; and, with `RUSTFLAGS="--cfg loom" cargo test -p oikaze --release --target-dir target/loom loom`,
+//! The hand-over, step by step; and, with `RUSTFLAGS="--cfg loom" cargo test -p oikaze --profile loom --lib loom`,
 //! in every interleaving of two or three threads.
 
 use super::{Handover, Role, Sleep, Wakes};
