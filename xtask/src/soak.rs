@@ -33,7 +33,9 @@ pub struct Settings {
 /// # Errors
 /// What failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
-    test::model(&["all_classes_for_long"]).run()?;
+    let model = ["test", "--release", "-p", "oikaze-protocol", "--lib", "--", "--ignored", "--nocapture", "all_classes_for_long"];
+    cargo(&model).run()?;
+    cargo(&["build", "--release", "-p", "oikaze-sim"]).run()?;
     test::simulate("release", settings.first, settings.seeds)?;
     often("oikaze", &["--test", "kills"], "OIKAZE_KILLS", settings.kills.into())?;
     often("oikaze-apps", &["--test", "kill"], "OIKAZE_KILLS", u64::from(settings.kills).div_ceil(5))?;

@@ -1,7 +1,7 @@
 //! All tests, and their sum.
 
 use crate::clauses;
-use crate::command::{Step, cargo};
+use crate::command::{Step, cargo, target};
 
 /// Sums of cargo's `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,15 +47,16 @@ pub fn run(seeds: u64) -> Result<(), String> {
         failures.extend(step.run_watched(|line| sum.add(line)).err());
         summaries.push(sum.show(what));
     };
-    tests("workspace", cargo(&["test", "--workspace", "--no-fail-fast"]));
+    // Everything is built once, with the features of the whole workspace, and used by all that follows.
+    let workspace = ["test", "--workspace", "--no-fail-fast"];
+    tests("workspace", cargo(&workspace).env("OIKAZE_TEST_COMMAND", target().join("debug/oikaze")));
     let loom = cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
     tests("loom", loom.env("RUSTFLAGS", "--cfg loom"));
-    // The switch for a planted bug is one for the whole process, so Wind's runs by itself.
-    let planted = ["test", "-p", "oikaze-protocol", "--features", "planted-bugs", "--lib", "--", "--ignored", "planted"];
-    tests("planted bugs", cargo(&planted));
-    tests("model", model(&["all_classes_exhaustively", "bugs_are_found"]));
+    // The switch for a planted bug is one for the whole process, so Wind's run by themselves.
+    tests("planted bugs", ignored(&["every_bug_is_caught"]));
+    tests("model", ignored(&["all_classes_exhaustively", "bugs_are_found"]));
     failures.extend(clauses::run().err());
-    failures.extend(simulate("dev", 0, seeds).err());
+    failures.extend(simulate("debug", 0, seeds).err());
     println!();
     for summary in summaries {
         println!("{summary}");
@@ -67,28 +68,27 @@ pub fn run(seeds: u64) -> Result<(), String> {
     Err(format!("failed:\n  {}", failures.join("\n  ")))
 }
 
-/// The message classes over a bad channel, exhaustively: these tests, and the bugs that they must find, one after the other.
-pub fn model(tests: &[&str]) -> Step {
-    let test = ["test", "--release", "-p", "oikaze-protocol", "--features", "planted-bugs", "--lib", "--"];
-    cargo(&test).args(["--ignored", "--nocapture", "--test-threads=1"]).args(tests)
+/// These tests, which `cargo test` leaves out, of what it has built; one after the other.
+fn ignored(tests: &[&str]) -> Step {
+    cargo(&["test", "--workspace", "--lib", "--", "--ignored", "--nocapture", "--test-threads=1"]).args(tests)
 }
 
 /// Seeds of connection set-ups: 28 connections each, half of them at loss and half at damage, so more than 1,000 of both.
 const SET_UPS: u64 = 72;
 
 /// Simulated clusters, from these seeds: in any weather, under fire, set up on a bad network, with a node killed at any point, and adding 1
-/// to words (20,000 times each: of 10,000 seeds, that is more than 10^7 times). Built by this cargo profile: what the tests have built
-/// anyway does for a few seeds; to build it for speed takes longer than they do.
+/// to words (20,000 times each: of 10,000 seeds, that is more than 10^7 times). By the simulator that lies in this folder of the target:
+/// what the tests have built anyway does for a few seeds; to build it for speed takes longer than they do.
 ///
 /// # Errors
 /// A seed failed; its output says how to run it again.
-pub fn simulate(profile: &str, first: u64, seeds: u64) -> Result<(), String> {
+pub fn simulate(built: &str, first: u64, seeds: u64) -> Result<(), String> {
     let (setups, deaths, counts) = (SET_UPS.max(seeds / 10), (seeds / 10).max(50), (seeds / 16).max(4));
     let all = [("all", seeds), ("fire", seeds), ("setups", setups), ("deaths", deaths), ("counts", counts)];
     for (scenario, seeds) in all {
         println!("simulated clusters: {scenario}");
         let (seeds, first) = (seeds.to_string(), first.to_string());
-        let sim = cargo(&["run", "--quiet", "--profile", profile, "-p", "oikaze-sim", "--", "--scenario", scenario]);
+        let sim = Step::new(target().join(built).join("sim")).args(["--scenario", scenario]);
         sim.args(["--seeds", &seeds, "--from", &first]).run()?;
     }
     Ok(())
