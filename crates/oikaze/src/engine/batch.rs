@@ -68,6 +68,11 @@ impl Batch {
         self.waiting.end >= BATCH
     }
 
+    /// Are so many slots left?
+    pub fn has_room(&self, count: usize) -> bool {
+        self.waiting.end + count <= BATCH
+    }
+
     /// Where to append the next datagram's head. It counts when it is [`push`](Self::push)ed. `None`: the batch is full.
     pub fn next(&mut self) -> Option<&mut Vec<u8>> {
         if self.is_full() {

@@ -59,8 +59,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         let mut left = share;
         while left > 0 {
-            let Some(rank) = self.peers.next_bulk() else { return false };
-            let mut run = 0;
+            let Some(rank) = self.peers.next_bulk() else {
+                *sent += self.flush(Lane::Bulk);
+                return false;
+            };
+            let (mut run, mut count) = (0, 0);
             // As long as one more of the same length makes no second call necessary.
             let mut last = 0;
             let most = left.min(DATAGRAM_MAX);
@@ -71,10 +74,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 }
                 let Some(len) = self.write_one(rank, Lane::Bulk, now) else { break };
                 run += len;
+                count += 1;
                 last = len;
             }
-            // A run of its own: what follows it may not use up the slots of the next one's call.
-            *sent += self.flush(Lane::Bulk);
+            left = if run + last > most { left - most } else { left.saturating_sub(run) };
+            // The next run is written before this one goes, for what the kernel copies leaves nothing in the nearest cache of what writes it;
+            // but not where the slots would end in the midst of it and its call.
+            if left == 0 || !self.egress.bulk.has_room(count) {
+                *sent += self.flush(Lane::Bulk);
+            }
             if self.egress.bulk.is_stopped() {
                 self.peers.bulk.mark(rank);
                 return true;
@@ -83,7 +91,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.peers.bulk.mark(rank);
             }
             self.priority.bulk_went(run);
-            left = if run + last > most { left - most } else { left.saturating_sub(run) };
         }
         !self.peers.bulk.is_empty()
     }
