@@ -18,9 +18,9 @@ pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// messages need not do that each time; and also where nobody ever sleeps.
 const IDLE_LOOKS: u64 = 256;
 
-/// Looks at the link alone in an idle turn of a thread that waits: the rest of a turn takes half as long as such a look, and what comes
-/// meanwhile waits for its end. Other threads that want the engine end them.
-const LOOKS_AGAIN: u32 = 6;
+/// Times that an idle turn of a thread that waits looks at the link alone, each a few looks: the rest of a turn takes half as long as a look, and
+/// what comes meanwhile waits for its end. Other threads that want the engine end them.
+const LOOKS_AGAIN: u32 = 3;
 
 impl Node {
     /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.

@@ -113,8 +113,8 @@ pub trait Link: Send {
         self.receive(&mut |arrival| sink.take(arrival))
     }
 
-    /// Look again, for who waits and has found nothing a moment ago: where something is most likely to come, as quickly as can be. It says
-    /// nothing of the rest, for which [`Link::receive_into`] must be called again soon.
+    /// Look again, for who waits and has found nothing a moment ago: a few times, until something comes, where that is most likely, as quickly
+    /// as can be. It says nothing of the rest, for which [`Link::receive_into`] must be called again soon.
     ///
     /// # Errors
     /// As there.

@@ -10,6 +10,9 @@ use std::io;
 
 /// Datagrams after which a look at a socket of small ones ends.
 const BURST: usize = 64;
+/// Who waits looks so often before anything else: what comes is seen half a look after it came, on the average, and whatever is done between two looks
+/// makes them longer.
+const LOOKS_AT_ONCE: usize = 4;
 /// Quiet sockets are looked at every so many times.
 const LOOK_ASIDE: usize = 12;
 /// So often at most a look at quiet ones is put off, because of what the hot one has or may have at any moment.
@@ -97,13 +100,19 @@ impl UdpLink {
         Ok(taken)
     }
 
-    /// Another look for who waits: at the hot socket alone, unless bulk comes.
+    /// Some more looks for who waits, until something comes: at the hot socket alone, unless bulk comes.
     pub(super) fn look_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         if self.looks.is_bulk_lately() {
             return self.look(sink);
         }
-        self.looks.count = self.looks.count.wrapping_add(1);
-        self.look_at_small(self.looks.hot, sink)
+        for _ in 0..LOOKS_AT_ONCE {
+            self.looks.count = self.looks.count.wrapping_add(1);
+            let taken = self.look_at_small(self.looks.hot, sink)?;
+            if taken > 0 {
+                return Ok(taken);
+            }
+        }
+        Ok(0)
     }
 
     /// Sockets that bulk came to lately take turns: several peers send it, each to one of its own.
@@ -159,6 +168,10 @@ impl UdpLink {
             let burst = self.pool.receive(socket, was_busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?;
             taken += burst.datagrams;
             socket.busy = burst.buffers > usize::from(was_busy);
+            if was_busy && socket.busy {
+                // Those that come one by one find no queue that fills.
+                socket.hear_marks();
+            }
             if !(was_busy && burst.full) {
                 break;
             }

@@ -30,6 +30,8 @@ pub(super) struct Socket {
     pub(super) busy: bool,
     /// The look that found bulk here last.
     pub(super) came: usize,
+    /// Of what arrives the kernel tells whether it was marked.
+    hears_marks: bool,
     /// What routers say of a path's size is believed.
     believes_routers: bool,
 }
@@ -48,12 +50,14 @@ impl Socket {
                 .map_err(|why| BindError::System { what: "choose the families of an IPv6 socket", why })?;
         }
         forbid_fragments(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
-        take_marks(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
+        may_be_marked(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
         bind(&fd, &local).map_err(|why| BindError::of(local, why))?;
         let local = getsockname(&fd)
             .and_then(SocketAddr::try_from)
             .map_err(|why| BindError::System { what: "ask for a socket's own address", why })?;
-        Ok(Socket::with_options(fd, local, None, both, buffer, without))
+        let mut socket = Socket::with_options(fd, local, None, both, buffer, without);
+        socket.hear_marks();
+        Ok(socket)
     }
 
     /// Bind to the port of `own`, which must [allow it](Socket::share), and connect to `to`.
@@ -66,7 +70,7 @@ impl Socket {
             sockopt::set_ipv6_v6only(&fd, true)?;
         }
         forbid_fragments(fd.as_fd(), to.is_ipv4(), to.is_ipv6());
-        take_marks(fd.as_fd(), to.is_ipv4(), to.is_ipv6());
+        may_be_marked(fd.as_fd(), to.is_ipv4(), to.is_ipv6());
         sockopt::set_socket_reuseaddr(&fd, true)?;
         bind(&fd, &SocketAddr::new(ip, own.local.port()))?;
         sockopt::set_socket_reuseaddr(&fd, false)?;
@@ -74,7 +78,21 @@ impl Socket {
         // What came from anybody between the two calls is lost, as on a bad wire: from here on all is the peer's.
         while rustix::net::recv(&fd, &mut [0; 0], RecvFlags::TRUNC).is_ok() {}
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
-        Ok(Socket::with_options(fd, local, Some(to), false, buffer, without))
+        let mut socket = Socket::with_options(fd, local, Some(to), false, buffer, without);
+        if socket.gro {
+            socket.hear_marks();
+        }
+        Ok(socket)
+    }
+
+    /// From now on, those that arrive tell whether they were marked (a system that refuses that has no marks, and nothing follows from none). Each
+    /// bears 40 ns for it, also if nobody listens.
+    pub(super) fn hear_marks(&mut self) {
+        if !std::mem::replace(&mut self.hears_marks, true) {
+            let (v4, v6) = (self.local.is_ipv4() || self.both, self.local.is_ipv6());
+            let _ = v4.then(|| sockopt::set_ip_recvtos(&self.fd, true));
+            let _ = v6.then(|| sockopt::set_ipv6_recvtclass(&self.fd, true));
+        }
     }
 
     /// Allow other sockets of this process on the same port, while one is being bound.
@@ -94,7 +112,8 @@ impl Socket {
         // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
-        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy: false, came: 0, believes_routers: true }
+        let (busy, came, hears_marks, believes_routers) = (false, 0, false, true);
+        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy, came, hears_marks, believes_routers }
     }
 
     /// Somebody (ICMP can be forged) has told the system that a path carries less than every path must: from now on only the
@@ -141,16 +160,11 @@ fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     }
 }
 
-/// Datagrams say that they may be marked instead of dropped (ECT(0), RFC 3168), and those that arrive tell whether they were. A system
-/// that refuses either has no marks, and nothing follows from none.
-fn take_marks(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
+/// Datagrams say that they may be marked instead of dropped (ECT(0), RFC 3168); a system that refuses that sends them as before.
+fn may_be_marked(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     const ECT_0: u8 = 2;
-    if ipv4 {
-        let _ = sockopt::set_ip_recvtos(fd, true).and_then(|()| sockopt::set_ip_tos(fd, ECT_0));
-    }
-    if ipv6 {
-        let _ = sockopt::set_ipv6_recvtclass(fd, true).and_then(|()| sockopt::set_ipv6_tclass(fd, ECT_0.into()));
-    }
+    let _ = ipv4.then(|| sockopt::set_ip_tos(fd, ECT_0));
+    let _ = ipv6.then(|| sockopt::set_ipv6_tclass(fd, ECT_0.into()));
 }
 
 /// As large as allowed: past the limit if privileged, else up to net.core.{w,r}mem_max. What came of it, as the kernel counts

@@ -342,3 +342,34 @@ fn marks_are_told_and_sent() {
         }
     }
 }
+
+/// WIND-9.5: a peer's own socket does not ask as long as its datagrams come one by one; where many come, it does.
+#[test]
+fn a_peers_own_socket_hears_marks_when_many_come() {
+    use rustix::net::sockopt;
+    let (mut one, mut other) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
+    let [one_at, other_at] = [&one, &other].map(|link| port_of(link, HERE, Lane::Small));
+    let send = |link: &mut UdpLink, to: &SocketAddr| {
+        let datagram = Outgoing { to, lane: Lane::Small, head: b"one", payload: &Gather::EMPTY, tag: &[] };
+        assert_eq!(link.send(&[datagram]).unwrap(), 1);
+    };
+    for _ in 0..200 {
+        send(&mut one, &other_at);
+        take(&mut other, 1);
+        send(&mut other, &one_at);
+        take(&mut one, 1);
+    }
+    let own = |link: &UdpLink| sockopt::ip_recvtos(&link.connected[Lane::Small].sockets[0].socket.fd).unwrap();
+    assert!(!own(&one));
+    // From a router that marks all, one of a burst of them or the next must tell.
+    sockopt::set_ip_tos(&other.connected[Lane::Small].sockets[0].socket.fd, 3).unwrap();
+    let (mut marked, begun) = (0, Instant::now());
+    while marked == 0 && begun.elapsed() < Duration::from_secs(10) {
+        (0..32).for_each(|_| send(&mut other, &one_at));
+        let mut heard = 0;
+        while heard < 32 && begun.elapsed() < Duration::from_secs(10) {
+            heard += one.receive(&mut |arrival| marked += usize::from(arrival.congested)).unwrap();
+        }
+    }
+    assert!(own(&one) && marked > 0);
+}
