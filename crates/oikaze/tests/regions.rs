@@ -4,6 +4,7 @@ mod support;
 
 use oikaze::job::Settings;
 use oikaze::{Class, Job, Refusal, Region, RegionId, RemoteId, Rights};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::cluster;
 
@@ -114,6 +115,33 @@ fn deregistered_memory_is_the_programs_again() {
         job.barrier().unwrap();
         memory.read(0, &mut bytes).unwrap();
         assert!(bytes.iter().all(|byte| *byte == 0xC4));
+    });
+}
+
+/// MEM-1.8: also what found the engine taken, and was left to whoever is in it, was asked for before.
+#[test]
+fn what_was_asked_for_before_is_waited_for_whoever_is_in_the_engine() {
+    pair(|job| {
+        let _open = job.publish("open", Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("open").unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = job.statistics();
+                }
+            });
+            let lost = (0..500).filter(|_| {
+                let source = job.register(Region::zeroed(4096).unwrap()).unwrap();
+                let put = there.put(0, source.all());
+                source.deregister().unwrap();
+                put.wait_for(PATIENCE).is_err()
+            });
+            let lost = lost.count();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(lost, 0);
+        });
+        job.barrier().unwrap();
     });
 }
 

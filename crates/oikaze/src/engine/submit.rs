@@ -27,6 +27,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
+    /// Begin what has been asked for until now, by threads that found the engine taken: for whoever changes what it may depend on.
+    pub fn begin_waiting(&mut self, now: Time) {
+        for _ in 0..self.submissions.len() {
+            let Some(submission) = self.submissions.pop() else { return };
+            self.submit(submission, now);
+        }
+    }
+
     /// Begin what is asked for. The next turn sends what comes of it, and settles what it can: one follows soon.
     pub fn submit(&mut self, submission: Submission, now: Time) {
         self.now = self.now.max(now);

@@ -124,6 +124,8 @@ impl LocalRegion {
         let Inner { node, registered, .. } = &*self.inner;
         // Peers: their key means nothing any more, answers to them are withdrawn. What this node asks for with it from here on is refused.
         let name = node.change_engine(|engine| {
+            // What it was asked for before may not be begun yet.
+            engine.begin_waiting(node.now());
             if !engine.close_region(registered.slot) {
                 return Err(MemoryError::NotRegistered);
             }
