@@ -218,6 +218,7 @@ impl UdpLink {
         }
         if taken > 0 {
             (self.looks.bulk, socket.came) = (self.looks.count, self.looks.count);
+            socket.hear_marks();
         }
         if let Some(peer) = peer {
             self.note(peer, Lane::Bulk);

@@ -373,3 +373,21 @@ fn a_peers_own_socket_hears_marks_when_many_come() {
     }
     assert!(own(&one) && marked > 0);
 }
+
+/// WIND-9.5: bulk's marks are heard also where the kernel joins no datagrams.
+#[test]
+fn a_peers_own_socket_for_bulk_hears_marks_without_gro() {
+    let link =
+        || UdpLink::bind(&Bind { addresses: vec![HERE], without: Without::parse("gro").unwrap(), ..Bind::default() }).unwrap();
+    let (mut one, mut other) = (link(), link());
+    let [one_at, other_at] = [&one, &other].map(|link| port_of(link, HERE, Lane::Bulk));
+    for _ in 0..200 {
+        let to = |to| Outgoing { to, lane: Lane::Bulk, head: b"bulk", payload: &Gather::EMPTY, tag: &[] };
+        assert_eq!(one.send(&[to(&other_at)]).unwrap(), 1);
+        take(&mut other, 1);
+        assert_eq!(other.send(&[to(&one_at)]).unwrap(), 1);
+        take(&mut one, 1);
+    }
+    let own = &one.connected[Lane::Bulk].sockets[0].socket;
+    assert_eq!((own.gro, rustix::net::sockopt::ip_recvtos(&own.fd)), (false, Ok(true)));
+}
