@@ -21,15 +21,16 @@ const REPLIES_A_TURN: usize = 1024;
 
 impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn take_submissions(&mut self, now: Time) {
-        for _ in 0..SUBMISSIONS_A_TURN {
-            let Some(submission) = self.submissions.pop() else { return };
-            self.submit(submission, now);
-        }
+        self.begin_some(SUBMISSIONS_A_TURN, now);
     }
 
     /// Begin what has been asked for until now, by threads that found the engine taken: for whoever changes what it may depend on.
     pub fn begin_waiting(&mut self, now: Time) {
-        for _ in 0..self.submissions.len() {
+        self.begin_some(self.submissions.len(), now);
+    }
+
+    fn begin_some(&mut self, most: usize, now: Time) {
+        for _ in 0..most {
             let Some(submission) = self.submissions.pop() else { return };
             self.submit(submission, now);
         }
