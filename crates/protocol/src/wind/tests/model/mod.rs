@@ -87,7 +87,8 @@ impl Case {
         let began = std::time::Instant::now();
         let pair = Pair { scenarios: self.scenarios(), posts: self.posts, faults: self.faults };
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
-        let checker = pair.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+        // Depth first, the states that wait are those of one path: breadth first, as many as the memory holds.
+        let checker = pair.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
         let mut found = checker.discoveries();
         let overtaken = found.remove(OVERTAKES).is_some();
         if let Some((name, path)) = found.into_iter().next() {
