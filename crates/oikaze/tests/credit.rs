@@ -49,3 +49,26 @@ fn a_batch_does_not_hold_back_what_it_waits_for() {
         job.barrier().unwrap();
     });
 }
+
+/// WIND-6.4: several threads wait for a batch each; what one of them has taken, the others wait for again, and its sender has credit for.
+#[test]
+fn each_of_two_threads_that_wait_for_a_batch_gets_one() {
+    const EACH: usize = 64;
+    const LEN: usize = 1 << 20;
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        if job.rank() == 0 {
+            job.receive(Some(1), Some(PATIENCE)).unwrap();
+            let sent: Vec<_> = (0..2 * EACH as u64).map(|tag| peer.send(Class::Ordered, tag, &[1; LEN])).collect();
+            sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
+        } else {
+            let batches = std::thread::scope(|scope| {
+                let waiting = [(); 2].map(|()| scope.spawn(|| job.receive_batch(EACH, Some(PATIENCE)).len()));
+                peer.send(Class::Ordered, 0, b"go on").wait_for(PATIENCE).unwrap();
+                waiting.map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(batches, [EACH; 2]);
+        }
+        job.barrier().unwrap();
+    });
+}

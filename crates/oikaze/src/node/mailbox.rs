@@ -123,13 +123,8 @@ impl Mailbox {
     /// Count what somebody waits for as read.
     fn promise(&self, inside: &mut Inside) -> Vec<Request> {
         let mut requests = Vec::new();
-        let wanted = usize::try_from(inside.waiters.most()).unwrap_or(usize::MAX);
-        while inside.promised < wanted
-            && let Some(arrived) = inside.messages.get(inside.promised)
-        {
-            let (from, bytes) = (arrived.from, arrived.body.len());
-            requests.extend(inside.count(from, bytes));
-            inside.promised += 1;
+        while let Some(request) = inside.promise_next() {
+            requests.extend(request);
             self.untold.store(true, Ordering::Relaxed);
         }
         requests
@@ -142,10 +137,20 @@ impl Inside {
         let arrived = self.messages.remove(at)?;
         if at < self.promised {
             self.promised -= 1;
-            return Some((arrived, None));
+            // Somebody else may wait for as many as before.
+            return Some((arrived, self.promise_next().flatten()));
         }
         let request = self.count(arrived.from, arrived.body.len());
         Some((arrived, request))
+    }
+
+    /// Count one more that somebody waits for as read, if there is one.
+    fn promise_next(&mut self) -> Option<Option<Request>> {
+        let wanted = usize::try_from(self.waiters.most()).unwrap_or(usize::MAX);
+        let next = self.messages.get(self.promised).filter(|_| self.promised < wanted)?;
+        let (from, bytes) = (next.from, next.body.len());
+        self.promised += 1;
+        Some(self.count(from, bytes))
     }
 
     /// Count a message as read. Much has come together: what gives it back.
@@ -244,6 +249,22 @@ mod tests {
             given[from as usize] += bytes + messages * CREDIT_OVERHEAD;
         }
         assert_eq!((given, mailbox.read().len()), (read, 0), "all of it, when there is nothing else to do");
+    }
+
+    /// WIND-6.4: two threads wait for a batch each, and one takes what is there: the other waits for what is left, which takes no credit
+    /// either.
+    #[test]
+    fn a_batch_that_another_has_taken_from_is_promised_again() {
+        const EACH: usize = TOLD_TOGETHER as usize;
+        let mailbox = Mailbox::default();
+        std::thread::scope(|scope| scope.spawn(|| mailbox.enlist(2).len()).join().unwrap());
+        mailbox.enlist(2);
+        let mut messages = (0..3).map(|tag| message(1, tag, EACH));
+        let given = |requests: Vec<Request>| requests.len();
+        assert_eq!(given(mailbox.deposit(|| messages.next())), 2);
+        mailbox.delist();
+        let mut batch = Vec::new();
+        assert_eq!((given(mailbox.take_batch(2, &mut batch)), batch.len()), (1, 2));
     }
 
     /// WIND-6.4: a peer of which a little was read has it back, however busy another one keeps this node.

@@ -1,4 +1,4 @@
-//! Threads that wait for a number to be reached, and are woken once, when it is.
+//! Threads that wait for a number to be reached, and are woken when it is.
 
 use crate::sync::{Thread, current};
 
@@ -25,13 +25,27 @@ impl Waiters {
         self.0.iter().map(|(wanted, _)| *wanted).max().unwrap_or(0)
     }
 
-    /// There are so many now: wake those who have waited for it.
-    pub fn wake(&mut self, there: u64) {
-        self.0.retain(|(wanted, thread)| {
-            if *wanted <= there {
-                thread.unpark();
-            }
-            *wanted > there
-        });
+    /// There are so many now: wake those who have waited for it. They stay until they look: another thread may have taken them by then.
+    pub fn wake(&self, there: u64) {
+        self.0.iter().filter(|(wanted, _)| *wanted <= there).for_each(|(_, thread)| thread.unpark());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Waiters;
+
+    #[test]
+    fn who_is_woken_in_vain_is_woken_again() {
+        let mut waiters = Waiters::default();
+        waiters.enlist(2);
+        for there in [2, 3] {
+            assert_eq!(waiters.most(), 2, "it waits until it says that it does not");
+            waiters.wake(1);
+            waiters.wake(there);
+            std::thread::park();
+        }
+        waiters.delist();
+        assert_eq!(waiters.most(), 0);
     }
 }
