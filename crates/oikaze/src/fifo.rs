@@ -1,6 +1,5 @@
 //! A FIFO at its owner: what peers have pushed is taken out, by any number of threads.
 
-use crate::engine::Failure;
 use crate::node::Node;
 use crate::region::{LocalRegion, RemoteId};
 use crate::{Error, Job, Result, Rights};
@@ -65,7 +64,7 @@ impl Fifo {
     /// As [`Fifo::try_pop`], but waits for an element, for as long as `limit` says, else the job's time limit.
     ///
     /// # Errors
-    /// The time limit passed; somebody has written over the FIFO's memory; all other nodes are lost.
+    /// The time limit passed; somebody has written over the FIFO's memory; all other nodes are lost, or this one has left.
     pub fn pop(&self, into: &mut Vec<u8>, limit: Option<Duration>) -> Result<()> {
         if self.try_pop(into)? {
             return Ok(());
@@ -78,9 +77,9 @@ impl Fifo {
             Err(error) => Some(Err(error)),
         };
         let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
-        match self.node.wait(deadline, || self.node.next_or_death(None, &mut popped)) {
+        match self.node.wait(deadline, || self.node.next_or_loss(None, &mut popped)) {
             Some(Ok(outcome)) => Ok(outcome?),
-            Some(Err((peer, death))) => Err(self.node.failure(&what(), Failure::PeerLost { peer, death })),
+            Some(Err(loss)) => Err(self.node.failure(&what(), loss)),
             None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
         }
     }

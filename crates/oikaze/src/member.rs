@@ -148,11 +148,9 @@ impl Job {
         let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        match self.node.wait(deadline, || self.node.next_or_death(from, next)) {
+        match self.node.wait(deadline, || self.node.next_or_loss(from, next)) {
             Some(Ok(arrived)) => Ok(arrived),
-            Some(Err((peer, death))) => {
-                Err(self.node.failure(&"receiving a message", crate::engine::Failure::PeerLost { peer, death }))
-            }
+            Some(Err(loss)) => Err(self.node.failure(&"receiving a message", loss)),
             None => Err(Error::Timeout { what: "receiving a message".into(), waited: begun.elapsed() }),
         }
     }

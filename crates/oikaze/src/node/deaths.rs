@@ -1,6 +1,7 @@
 //! Peers that are lost, and who waits for something that only they could do.
 
 use super::{Node, lock, mailbox};
+use crate::engine::Failure;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
 use std::sync::atomic::Ordering;
@@ -31,16 +32,18 @@ impl Node {
         deaths?.into_iter().find(|(_, death)| *death != Death::Closed)
     }
 
-    /// Is this peer lost, or, if it is none in particular, are all?
-    pub fn loss_of(&self, peer: Option<Rank>) -> Option<(Rank, Death)> {
-        match peer {
-            Some(peer) => Some((peer, self.death_of(peer)?)),
+    /// Is this peer lost, or, if it is none in particular, are all? Or has this node left, so that nothing comes any more?
+    pub fn loss_of(&self, peer: Option<Rank>) -> Option<Failure> {
+        let lost = match peer {
+            Some(peer) => self.death_of(peer).map(|death| (peer, death)),
             None => self.death_of_all(),
-        }
+        };
+        let left = || self.closing.load(Ordering::Relaxed).then_some(Failure::Left);
+        lost.map(|(peer, death)| Failure::PeerLost { peer, death }).or_else(left)
     }
 
-    /// What is next of this peer, or of any; or that the peer is dead, or all are, and nothing of it is left (MEM-7.6).
-    pub fn next_or_death<T>(&self, from: Option<Rank>, next: impl FnMut() -> Option<T>) -> Option<Result<T, (Rank, Death)>> {
+    /// What is next of this peer, or of any; or why there will be none, when nothing of it is left (MEM-7.6).
+    pub fn next_or_loss<T>(&self, from: Option<Rank>, next: impl FnMut() -> Option<T>) -> Option<Result<T, Failure>> {
         mailbox::next_or_end(next, || self.loss_of(from))
     }
 }

@@ -318,7 +318,7 @@ impl Node {
             }
             self.mailbox.enlist(missing).into_iter().for_each(|read| self.tell(read));
             let there = || (self.mailbox.len() >= missing).then_some(());
-            is_late = !matches!(self.wait_quietly(deadline, || self.next_or_death(None, there)), Some(Ok(())));
+            is_late = !matches!(self.wait_quietly(deadline, || self.next_or_loss(None, there)), Some(Ok(())));
             self.mailbox.delist();
         }
     }

@@ -6,7 +6,6 @@ use crate::{Error, Result};
 use oikaze_os::cpu::between_looks;
 use oikaze_os::memory::RegionKind;
 use oikaze_protocol::Rank;
-use oikaze_protocol::wind::Death;
 use std::time::{Duration, Instant};
 
 impl LocalRegion {
@@ -14,7 +13,7 @@ impl LocalRegion {
     /// once, and again whenever the word has changed.
     ///
     /// # Errors
-    /// A bad offset; the time limit passed; all other nodes are lost.
+    /// A bad offset; the time limit passed; all other nodes are lost, or this one has left.
     pub fn wait_until(&self, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
         self.wait_for(None, offset, limit, until)
     }
@@ -22,7 +21,7 @@ impl LocalRegion {
     /// As [`LocalRegion::wait_until`], for a word that this peer is to change: if it is lost, the wait ends.
     ///
     /// # Errors
-    /// A bad offset; the time limit passed; the peer is lost.
+    /// A bad offset; the time limit passed; the peer is lost, or this node has left.
     pub fn wait_until_by(&self, peer: Rank, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
         self.wait_for(Some(peer), offset, limit, until)
     }
@@ -69,19 +68,19 @@ impl LocalRegion {
         let Inner { node, region, .. } = &*self.inner;
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-        match node.wait(deadline, || node.next_or_death(by, changed)) {
+        match node.wait(deadline, || node.next_or_loss(by, changed)) {
             Some(Ok(word)) => Ok(word),
             Some(Err(loss)) => Err(self.in_vain(offset, begun, Some(loss))),
             None => Err(self.in_vain(offset, begun, None)),
         }
     }
 
-    /// Who was to change it is lost; or it has lasted for too long.
+    /// Nobody changes it any more; or it has lasted for too long.
     #[cold]
-    fn in_vain(&self, offset: u64, begun: Instant, loss: Option<(Rank, Death)>) -> Error {
+    fn in_vain(&self, offset: u64, begun: Instant, loss: Option<Failure>) -> Error {
         let what = format!("waiting for the word at offset {offset} of a region");
         match loss {
-            Some((peer, death)) => self.inner.node.failure(&what, Failure::PeerLost { peer, death }),
+            Some(loss) => self.inner.node.failure(&what, loss),
             None => Error::Timeout { what, waited: begun.elapsed() },
         }
     }
