@@ -65,6 +65,11 @@ impl ToSelf {
     /// The user has read so much.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.give_back(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes));
+        self.look_at_held();
+    }
+
+    /// Those that waited may go now, before what came after them.
+    fn look_at_held(&mut self) {
         self.held.append(&mut self.queue);
         std::mem::swap(&mut self.held, &mut self.queue);
     }
@@ -76,6 +81,8 @@ impl ToSelf {
     pub fn forget(&mut self, forgotten: &impl Fn(Token) -> bool) {
         self.queue.retain(|message| !forgotten(message.token));
         self.held.retain(|message| !forgotten(message.token));
+        // There may be credit for what was behind.
+        self.look_at_held();
     }
 }
 
@@ -211,6 +218,21 @@ mod tests {
         }
         assert_eq!(tags, (0..60).filter(|tag| *tag != 40).collect::<Vec<_>>());
         assert_eq!(sent[40].outcome(), Some(Err(Failure::Cancelled)));
+    }
+
+    /// MEM-8.1: what there is credit for goes when the one before it, for which there was none, is cancelled.
+    #[test]
+    fn who_is_cancelled_holds_up_nobody() {
+        let (mut node, _, now) = pair();
+        let read = send(&node, Class::Ordered, 0, CREDIT as usize - 1000);
+        let (long, short) = (send(&node, Class::Ordered, 1, EACH), send(&node, Class::Ordered, 2, 100));
+        node.turn(now);
+        assert_eq!([&read, &long, &short].map(|one| one.is_done()), [true, false, false]);
+        let _ = node.ask(Request::Cancel { completion: Arc::clone(&long) });
+        node.turn(now);
+        assert_eq!((long.outcome(), short.outcome()), (Some(Err(Failure::Cancelled)), Some(Ok(Value::Done))));
+        let tags: Vec<_> = std::iter::from_fn(|| node.engine.take_arrived()).map(|one| one.tag).collect();
+        assert_eq!(tags, [0, 2]);
     }
 
     /// MEM-1.12: pages of a source that have gone while its message waited for credit are waited for.
