@@ -108,10 +108,10 @@ impl Rma {
         self.end_of_message(token, RmaError::PeerDead(node));
     }
 
-    /// The caller no longer waits. From now on nothing is placed for this operation, so the destination of a get may go (MEM-4.5). A put
-    /// must be cancelled at Wind. `false`: no such request waits.
+    /// The caller no longer waits. From now on nothing is placed for this operation, so the destination of a get may go (MEM-4.5). Its
+    /// message must be cancelled at Wind, which tells of it no more. `false`: no such request waits.
     pub fn cancel(&mut self, token: Token) -> bool {
-        let waits = self.tickets.tell(token);
+        let waits = self.tickets.forget(token);
         if waits {
             self.events.push_back(RmaEvent::Failed { token, error: RmaError::Cancelled });
         }
@@ -121,8 +121,7 @@ impl Rma {
     /// The message that a call above (or [`Rma::poll_answer`]) returned could not be posted and never will be: forget it, without an event.
     pub fn unposted(&mut self, message: &Message) {
         if !self.settled_elsewhere(message.token) {
-            self.tickets.tell(message.token);
-            self.tickets.settle(message.token);
+            self.tickets.forget(message.token);
         }
     }
 

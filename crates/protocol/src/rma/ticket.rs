@@ -22,8 +22,8 @@ pub(super) enum Asked {
 
 /// One request.
 ///
-/// Two things must happen before it is forgotten, in either order: its user is told the end, and Wind settles the message that carried
-/// it. (The answer often comes before the acknowledgement of the request is read, and a token that is not known here is taken for a
+/// Unless it is taken back, two things must happen before it is forgotten, in either order: its user is told the end, and Wind settles
+/// the message that carried it. (The answer often comes before the acknowledgement of the request is read, and a token that is not known here is taken for a
 /// put's.)
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
@@ -84,6 +84,11 @@ impl Tickets {
             self.open.remove(&token);
         }
         Some(waiting)
+    }
+
+    /// Nobody is told any more, and nothing follows from Wind either. Did somebody still wait?
+    pub fn forget(&mut self, token: Token) -> bool {
+        self.open.remove(&token).is_some_and(|ticket| !ticket.told)
     }
 
     /// Who still waits for this node.

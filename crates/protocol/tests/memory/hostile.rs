@@ -188,7 +188,6 @@ fn nothing_is_placed_for_a_cancelled_get() {
         assert_eq!(result, Err(Refusal::NotAsked));
         assert!(memory.bytes(own).iter().all(|byte| *byte == 0));
         assert_eq!(rma.poll_event(), Some(RmaEvent::Failed { token: T, error: RmaError::Cancelled }));
-        rma.acknowledged(T);
         assert_eq!((rma.poll_event(), rma.outstanding()), (None, 0));
     }
 }

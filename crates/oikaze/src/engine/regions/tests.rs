@@ -4,7 +4,7 @@ use super::super::tests::{Node, open, pair, step};
 use super::super::{Completion, Failure, Request, Value, tracked};
 use oikaze_os::memory::{Holder, Region, Registered};
 use oikaze_protocol::block::Block;
-use oikaze_protocol::rma::{Accumulation, Combine, Destination, Element, Rights, RmaError};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Destination, Element, Rights, RmaError};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Rows, Segment};
 use std::sync::Arc;
@@ -309,4 +309,31 @@ fn what_keeps_a_region_ends_together() {
     run(&mut a, &mut b, &mut now, |_| held.is_done());
     assert_eq!((spared.outcome(), held.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
     assert!(bytes(&target).iter().all(|byte| *byte == MINE));
+}
+
+/// A request that is taken back, at whatever moment, leaves no ticket open: there are so many, and no more (MEM-4.2).
+#[test]
+fn what_is_taken_back_leaves_nothing_behind() {
+    for at in 0..6 {
+        let (mut a, mut b, mut now) = pair();
+        let ((_, into), (_, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+        let get = get(&a, there, into);
+        let sum = a.ask(Request::Atomic { at: 1, key: there.key, offset: 0, op: AtomicOp::add(1u64), fetch: true });
+        let lookup = a.ask(Request::Lookup { at: 1, name: "nobody's".into() });
+        a.engine.turn(now);
+        for _ in 0..at {
+            now = step(now);
+            b.engine.turn(now);
+            a.engine.turn(now);
+        }
+        for asked in [&get, &sum, &lookup] {
+            a.engine.cancel(asked);
+            assert!(asked.is_done());
+        }
+        assert_eq!(a.engine.rma.outstanding(), 0, "{at}");
+        // And what is asked then is answered, whatever still comes of the others.
+        let after = self::get(&a, there, into);
+        run(&mut a, &mut b, &mut now, |_| after.is_done());
+        assert_eq!((after.outcome(), a.engine.rma.outstanding()), (Some(Ok(Value::Done)), 0), "{at}");
+    }
 }
