@@ -169,6 +169,35 @@ fn memory_registered_again() {
     });
 }
 
+/// MEM-1.5: clones and slices that a program kept, whatever became of the region's place since.
+#[test]
+fn an_old_handle_never_means_a_later_registration() {
+    /// A registration's slot is its place and so many bits of how often that was used.
+    const AS_OFTEN: usize = 1 << 12;
+    pair(|job| {
+        let open = job.publish("open", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
+        job.barrier().unwrap();
+        let there = job.peer(1 - job.rank()).unwrap().region("open").unwrap();
+        let mut region = job.register(Region::zeroed(64).unwrap()).unwrap();
+        let (old, stale) = (region.clone(), region.all());
+        for _ in 0..AS_OFTEN {
+            region = region.reregister(Rights::READ).unwrap();
+        }
+        region.store_u64(0, 7).unwrap();
+        for (refused, why) in [(there.put(0, &stale), "not registered any more"), (there.get(0, &stale), "was removed")] {
+            let text = refused.wait().unwrap_err().to_string();
+            assert!(text.contains(why), "{text}");
+        }
+        assert_eq!((old.rights(), region.rights()), (Rights::NONE, Rights::READ));
+        assert!(old.set_rights(Rights::ALL).is_err());
+        assert!(old.deregister().is_err());
+        assert_eq!(region.rights(), Rights::READ);
+        there.put(0, region.all()).wait().unwrap();
+        job.barrier().unwrap();
+        assert_eq!(open.load_u64(0), Ok(7));
+    });
+}
+
 /// MEM-1.6, MEM-1.7, MEM-1.9: page by page, at run time; both sides are told what was refused and why.
 #[test]
 fn rights_of_pages() {

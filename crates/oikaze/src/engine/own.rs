@@ -1,6 +1,6 @@
 //! Memory of this node that requests name, as source or destination: is it still there? (MEM-1.5, MEM-1.8)
 
-use super::submission::Request;
+use super::submission::{Keep, Request};
 use super::{Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::coherence::Pages;
@@ -9,8 +9,8 @@ use oikaze_protocol::wind::Body;
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// What is asked for now may not use a region that is being deregistered: its end would not wait for it, or never come. (What was
-    /// asked for before may, also if a fence has held it back since.)
-    pub(super) fn is_over(&self, request: &Request) -> Option<RmaError> {
+    /// asked for before may, also if a fence has held it back since.) Nor one that has another's slot by now: `keep` says whose it was.
+    pub(super) fn is_over(&self, request: &Request, keep: &Keep) -> Option<RmaError> {
         let (region, error) = match request {
             Request::Put { body, .. }
             | Request::PutBlock { body, .. }
@@ -21,7 +21,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::GetBlock { into, .. } => (into.place().0, RmaError::DestinationGone),
             _ => return None,
         };
-        self.memory.is_closed(region).then_some(error)
+        (!self.memory.may_begin(region, keep.as_ref())).then_some(error)
     }
 
     /// The destination of a get that begins cannot be written.

@@ -80,7 +80,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.settle_now(completion, Ok(Value::Done));
             }
             request => {
-                if let Some(over) = self.is_over(&request) {
+                if let Some(over) = self.is_over(&request, &keep) {
                     return self.settle_now(completion, Err(over.into()));
                 }
                 let token = match completion {

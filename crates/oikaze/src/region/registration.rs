@@ -17,11 +17,21 @@ impl LocalRegion {
         self.inner.registered.id
     }
 
+    /// Its place in the table, as long as it is registered. (A handle that a program keeps may be older than the registration that has the
+    /// place now.)
+    fn slot(&self, engine: &mut RealEngine) -> Option<u32> {
+        engine.memory().slot(self.inner.registered.id)
+    }
+
+    fn granted(&self, engine: &mut RealEngine) -> Rights {
+        let slot = self.slot(engine);
+        slot.and_then(|slot| engine.memory().rights(slot)).unwrap_or(Rights::NONE)
+    }
+
     /// What peers may do, on every page that [`LocalRegion::protect`] has not singled out.
     #[must_use]
     pub fn rights(&self) -> Rights {
-        let slot = self.inner.registered.slot;
-        self.inner.node.with_engine(|engine| engine.memory().rights(slot)).unwrap_or(Rights::NONE)
+        self.inner.node.with_engine(|engine| self.granted(engine))
     }
 
     /// Grant this to peers from now on, on every page. What it forbids does not happen any more when this returns, also not for
@@ -42,8 +52,10 @@ impl LocalRegion {
     }
 
     fn change_rights(&self, pages: Option<Range<u64>>, rights: Rights) -> Result<()> {
-        let slot = self.inner.registered.slot;
-        self.inner.node.change_engine(|engine| engine.set_rights(slot, pages, rights))?;
+        self.inner.node.change_engine(|engine| {
+            let slot = self.slot(engine).ok_or(MemoryError::NotRegistered)?;
+            engine.set_rights(slot, pages, rights)
+        })?;
         self.wait_for_others();
         self.tell_peers();
         Ok(())
@@ -67,7 +79,7 @@ impl LocalRegion {
             // In the engine, as whoever takes the name away: it is this region's until then.
             let name = name.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(name) = name.as_deref() else { return };
-            let rights = engine.memory().rights(registered.slot).unwrap_or(Rights::NONE);
+            let rights = self.granted(engine);
             engine.republish(name, Published { key: registered.key, len: region.len() as u64, rights });
         });
     }
@@ -121,12 +133,13 @@ impl LocalRegion {
 
     /// The end of the registration but for its entry; the name it had.
     fn retire(&self) -> Result<Option<String>> {
-        let Inner { node, registered, .. } = &*self.inner;
+        let node = &self.inner.node;
         // Peers: their key means nothing any more, answers to them are withdrawn. What this node asks for with it from here on is refused.
         let name = node.change_engine(|engine| {
             // What it was asked for before may not be begun yet.
             engine.begin_waiting(node.now());
-            if !engine.close_region(registered.slot) {
+            let slot = self.slot(engine).ok_or(MemoryError::NotRegistered)?;
+            if !engine.close_region(slot) {
                 return Err(MemoryError::NotRegistered);
             }
             // Of two clones that end at once, one ends the registration and has the name.

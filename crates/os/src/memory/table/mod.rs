@@ -183,6 +183,17 @@ impl RegionTable {
         self.entry(slot).is_none_or(|entry| entry.closed)
     }
 
+    /// May an operation begin with it? `keep`, which is what the operation keeps, tells the registration from a later one with the same slot:
+    /// slots, other than ids, are used again.
+    #[must_use]
+    pub fn may_begin(&self, slot: u32, keep: Option<&Holder>) -> bool {
+        let is_other = |holder: &Weak<_>, keep: &Holder| !core::ptr::addr_eq(holder.as_ptr(), Arc::as_ptr(keep));
+        self.entry(slot).is_some_and(|entry| {
+            let other = entry.holder.as_ref().zip(keep).is_some_and(|(holder, keep)| is_other(holder, keep));
+            !entry.closed && !other
+        })
+    }
+
     /// The name of the region in a live slot.
     #[must_use]
     pub fn id(&self, slot: u32) -> Option<RegionId> {
