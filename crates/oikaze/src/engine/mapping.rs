@@ -165,18 +165,30 @@ fn map(neighbour: &mut Neighbour, key: u64) -> Option<Arc<Mapped>> {
     neighbour.pair.map(&gift).ok().map(Arc::new)
 }
 
+/// What came without its descriptor is not mapped, and its line free for another region. `false`: it was no region's memory.
+pub(super) fn forgo(neighbour: &Neighbour, said: &Said) -> bool {
+    let line = gift_of(said).and_then(line_of);
+    line.inspect(|line| neighbour.pair.forgo(*line)).is_some()
+}
+
+fn gift_of(said: &Said) -> Option<&[u8; GIFT_LEN]> {
+    said.bytes().try_into().ok().filter(|bytes: &&[u8; GIFT_LEN]| bytes.starts_with(GIFT))
+}
+
+fn line_of(gift: &[u8; GIFT_LEN]) -> Option<usize> {
+    gift.get(20..24).and_then(|word| word.try_into().ok()).map(|line| u32::from_le_bytes(line) as usize)
+}
+
 impl Handed {
     /// What comes with a descriptor; `None` for anything else.
     pub fn from_said(mut said: Said) -> Option<Handed> {
         let file = said.descriptor.take()?;
-        let bytes: &[u8; GIFT_LEN] = said.bytes().try_into().ok()?;
+        let bytes = gift_of(&said)?;
         let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
-        let index = bytes.get(20..24).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes)?;
         let &[rights, makes_fences @ (0 | 1)] = bytes.get(24..)? else { return None };
         let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
-        let is_gift = bytes.starts_with(GIFT);
-        let (key, len) = (word(4)?, usize::try_from(word(12)?).ok()?);
-        let gift = Gift { file, len, rights, index: index as usize, makes_fences: makes_fences == 1 };
-        is_gift.then_some(Handed { key, gift })
+        let (key, len, index) = (word(4)?, usize::try_from(word(12)?).ok()?, line_of(bytes)?);
+        let gift = Gift { file, len, rights, index, makes_fences: makes_fences == 1 };
+        Some(Handed { key, gift })
     }
 }

@@ -333,6 +333,13 @@ pub(super) fn hear(neighbour: &mut Neighbour) -> bool {
         match neighbour.pair.line.hear() {
             Ok(None) => break,
             Ok(Some(said)) if Line::is_wake(&said) => {}
+            // The kernel hands over bytes without their descriptor where this process may have no more of them. What is not mapped is reached through
+            // the ring, and a question answered in the negative; but the pages of an answer are gone with it.
+            Ok(Some(said)) if said.descriptor.is_none() => {
+                if !super::mapping::forgo(neighbour, &said) && !Offer::is_question(&said) {
+                    return false;
+                }
+            }
             Ok(Some(said)) if Offer::is_one(&said) => match Offer::from_said(said) {
                 Some(offer) if neighbour.offers.len() < 2 * OFFERS => neighbour.offers.push(offer),
                 _ => return false,

@@ -57,6 +57,10 @@ impl Offer {
         [QUESTION, ANSWER].iter().any(|word| said.bytes().starts_with(*word))
     }
 
+    pub fn is_question(said: &Said) -> bool {
+        said.bytes().len() == OFFER_LEN && said.bytes().starts_with(QUESTION)
+    }
+
     /// `None`: it makes no sense, or no pages come with it.
     pub fn from_said(mut said: Said) -> Option<Offer> {
         let file = said.descriptor.take()?;

@@ -204,6 +204,7 @@ pub(super) fn line_pair() -> io::Result<(Line, Line)> {
 mod tests {
     use super::*;
     use rustix::fs::{MemfdFlags, fstat, memfd_create};
+    use rustix::process::{Resource, Rlimit, setrlimit};
     use std::io::Read;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::Command;
@@ -217,6 +218,35 @@ mod tests {
         if let Some(path) = std::env::var_os(CALL) {
             let _ = UnixStream::connect(path).unwrap().read(&mut [0]);
         }
+    }
+
+    /// Set in a process that may open nothing more.
+    const SHORT: &str = "OIKAZE_TEST_SHORT_OF_DESCRIPTORS";
+
+    /// Not a test by itself.
+    #[test]
+    fn hears_where_no_descriptor_is_free() {
+        if std::env::var_os(SHORT).is_none() {
+            return;
+        }
+        let (one, other) = line_pair().unwrap();
+        let file = memfd_create("oikaze-test", MemfdFlags::CLOEXEC).unwrap();
+        one.say(b"this", Some(file.as_fd())).unwrap();
+        one.say(b"that", None).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();
+        let heard = [other.hear().unwrap().unwrap(), other.hear().unwrap().unwrap()];
+        assert!(heard.iter().all(|said| said.descriptor.is_none()));
+        assert_eq!(heard.each_ref().map(Said::bytes), [b"this", b"that"]);
+        println!("heard");
+    }
+
+    /// What is said is heard all the same, without its descriptor.
+    #[test]
+    fn a_descriptor_that_finds_no_room_is_missing_and_nothing_else() {
+        let mut called = Command::new(std::env::current_exe().unwrap());
+        called.args(["--exact", "neighbour::line::tests::hears_where_no_descriptor_is_free", "--nocapture"]).env(SHORT, "1");
+        let output = called.output().unwrap();
+        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("heard"), "{output:?}");
     }
 
     /// MEM-18.6: what a neighbour of another pid namespace was in the middle of is over when it was killed.

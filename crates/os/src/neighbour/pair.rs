@@ -3,6 +3,7 @@
 use super::channel::{CHANNEL, Glance, Reader, Writer};
 use super::grants::{Bell, Gift, Grants, Mapped};
 use super::line::{Line, line_pair};
+use super::marks::Marks;
 use super::memory::Memory;
 use crate::hazard::makes_fences;
 use crate::memory::mapping::Mapping;
@@ -81,10 +82,15 @@ impl Pair {
     /// Map a region that it has given.
     ///
     /// # Errors
-    /// What came with it cannot be mapped.
+    /// What came with it cannot be mapped. Then its line is free again.
     pub fn map(&self, gift: &Gift) -> io::Result<Mapped> {
         let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
-        Mapped::new(gift, self.theirs.clone(), bell)
+        Mapped::new(gift, self.theirs.clone(), bell).inspect_err(|_| self.forgo(gift.index))
+    }
+
+    /// What it has given in this line is done without: it may give another region there.
+    pub fn forgo(&self, index: usize) {
+        Marks::new(self.theirs.clone()).drop_line(index);
     }
 
     /// What any thread may see of it.

@@ -241,7 +241,8 @@ fn nonsense_in_the_socket_ends_the_pair() {
         two.turn_until(|two| !two.a.engine.is_neighbour(1));
         assert_eq!((here.words(), there.words()), (ONES, TWOS));
     };
-    said(OFFER_LEN, QUESTION, false, 4096);
+    said(OFFER_LEN, ANSWER, false, 4096);
+    said(OFFER_LEN - 1, QUESTION, false, 4096);
     said(OFFER_LEN, QUESTION, true, 0);
     said(OFFER_LEN, ANSWER, true, u64::MAX);
     said(OFFER_LEN - 1, QUESTION, true, 4096);

@@ -2,6 +2,7 @@
 
 mod absent;
 mod damaged;
+mod handed;
 mod straight;
 
 use super::super::tests::{Node, Queue, Wire, step};
