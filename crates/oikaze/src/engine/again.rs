@@ -116,3 +116,42 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{pair, step};
+    use super::super::{Failure, Request};
+    use oikaze_os::memory::Region;
+    use oikaze_protocol::limits::PAGE;
+    use oikaze_protocol::rma::Rights;
+    use oikaze_protocol::wind::{Body, Death};
+
+    /// MEM-7.4: what waits here to be posted again, and what was posted again and is under way, ends with how the peer was lost, and nothing of
+    /// it is kept.
+    #[test]
+    fn who_has_left_is_said_to_have_left() {
+        for posted_again in [false, true] {
+            let (mut a, mut b, mut now) = pair();
+            let (region, disk) = Region::staged(PAGE).unwrap();
+            let there = b.engine.memory().insert(region, Rights::ALL).unwrap();
+            disk.evict(0..1);
+            let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body: Body::Inline(vec![1; 8]), signal: None });
+            while a.engine.again.is_empty() {
+                now = step(now);
+                a.turn(now);
+                b.turn(now);
+            }
+            if posted_again {
+                now = a.engine.again.next().unwrap();
+                a.turn(now);
+                assert!(a.engine.again.is_empty());
+            }
+            b.engine.link_mut().from.lock().unwrap().clear();
+            let _ = b.ask(Request::Close);
+            b.turn(now);
+            a.turn(now);
+            assert_eq!(put.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Closed })), "{posted_again}");
+            assert!(a.engine.again.tried.is_empty(), "{posted_again}");
+        }
+    }
+}

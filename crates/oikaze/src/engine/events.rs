@@ -90,6 +90,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn lost(&mut self, peer: Rank, token: Token) {
+        self.again.forget(token);
         match Owner::of(token) {
             Owner::Nobody => {}
             Owner::Operation | Owner::Remote => self.rma.failed(token, peer),
@@ -98,13 +99,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn peer_died(&mut self, peer: Rank, death: Death) {
-        self.abandon_again(peer);
-        self.rma.node_died(peer);
-        self.coherence.node_died(peer, &mut self.pages);
+        // What fails for it says how it was lost.
         if let Some(known) = self.peers.touch(peer) {
             known.held.clear();
             known.death = Some(death);
         }
+        self.abandon_again(peer);
+        self.rma.node_died(peer);
+        self.coherence.node_died(peer, &mut self.pages);
         for token in self.detach_neighbour(peer, death) {
             self.lost(peer, token);
         }
