@@ -41,6 +41,44 @@ impl Patience {
     }
 }
 
+/// What absent pages hold up rests between two tries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rest {
+    patience: Option<Patience>,
+    until: Option<Time>,
+}
+
+impl Rest {
+    /// It was in vain, once more. Is it to be tried again?
+    pub fn begin(&mut self, now: Time) -> bool {
+        // Who has tried in between has not waited for longer.
+        if self.until.is_none_or(|due| due <= now) {
+            self.until = self.patience.get_or_insert_with(|| Patience::new(now)).next(now);
+        }
+        self.until.is_some()
+    }
+
+    /// Nothing is absent any more.
+    #[inline]
+    pub fn end(&mut self) {
+        *self = Rest::default();
+    }
+
+    /// Has it rested for long enough?
+    #[inline]
+    pub fn wake_up(&mut self, now: Time) {
+        if self.until.is_some_and(|due| due <= now) {
+            self.until = None;
+        }
+    }
+
+    /// Until when it rests.
+    #[inline]
+    pub fn until(&self) -> Option<Time> {
+        self.until
+    }
+}
+
 /// All of them. Empty in nodes whose peers have no files for memory.
 #[derive(Default)]
 pub(super) struct Again {

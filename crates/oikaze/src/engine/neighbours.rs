@@ -300,10 +300,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (mut at, mut asked) = (0, false);
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
-            let Self { peers, memory, .. } = self;
+            let Self { peers, memory, now, .. } = self;
             let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
             super::mapping::hand_over(neighbour, memory);
-            neighbour.pump(memory);
+            neighbour.pump(memory, *now);
             neighbour.wake_if_stirred();
             asked |= neighbour.is_asked();
             while let Some(token) = self.next_lost(rank) {

@@ -169,7 +169,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Self { peers, memory, .. } = self;
         let posted = if let Some(Peer { neighbour: Some(neighbour), .. }) = peers.get_mut(to) {
             // What goes through a ring is copied when it is put in.
-            neighbour.post(message, memory)
+            neighbour.post(message, memory, self.now)
         } else if to == self.me {
             self.to_self.post(message)
         } else {

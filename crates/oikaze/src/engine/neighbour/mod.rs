@@ -13,7 +13,7 @@ pub(super) mod tests;
 
 pub use passage::{Passage, Passages};
 
-use super::again::Patience;
+use super::again::Rest;
 use super::bodies::{Bodies, Body};
 use super::swapping::Offer;
 use super::{Completion, Failure};
@@ -66,9 +66,8 @@ pub(super) struct Neighbour {
     incoming: Incoming,
     /// Something was put in or settled since the neighbour was last woken, if it sleeps.
     stirred: bool,
-    /// The oldest record of the ring waits for pages that are absent here, with what is behind it (MEM-1.13): since when, and until when it rests.
-    waits: Option<Patience>,
-    rests: Option<Time>,
+    /// The oldest record of the ring waits for pages that are absent here, with what is behind it (MEM-1.13).
+    rest: Rest,
     /// Messages were taken straight since a turn last looked; and when one last found that.
     taken: bool,
     taken_at: Option<Time>,
@@ -96,8 +95,7 @@ impl Neighbour {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             stirred: false,
-            waits: None,
-            rests: None,
+            rest: Rest::default(),
             taken: false,
             taken_at: None,
             last_looks: None,
@@ -109,11 +107,11 @@ impl Neighbour {
 
     /// Take a message: it stands in the ring when this returns, or waits for room.
     #[inline]
-    pub fn post(&mut self, message: Message, memory: &RegionTable) -> Result<(), PostError> {
+    pub fn post(&mut self, message: Message, memory: &RegionTable, now: Time) -> Result<(), PostError> {
         self.counters.messages_out += 1;
         self.counters.bytes_out += message.body.len();
         let waiting = self.outgoing.waiting();
-        self.outgoing.post(message, memory, &mut self.pair.outward)?;
+        self.outgoing.post(message, memory, &mut self.pair.outward, now)?;
         self.counters.waited += u64::from(self.outgoing.waiting() > waiting);
         self.stirred = true;
         Ok(())
@@ -241,7 +239,7 @@ impl Neighbour {
 
     #[inline]
     pub fn has_records(&self) -> bool {
-        (self.pair.inward.has_record() && self.rests.is_none()) || self.incoming.has_untold()
+        (self.pair.inward.has_record() && self.rest.until().is_none()) || self.incoming.has_untold()
     }
 
     #[inline]
@@ -249,17 +247,16 @@ impl Neighbour {
         self.outgoing.has_settled(&mut self.pair.outward)
     }
 
-    /// When its oldest record is looked at again, if that rests.
+    /// When what rests for absent pages, in either direction, is looked at again.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.rests
+        [self.rest.until(), self.outgoing.rest.until()].into_iter().flatten().min()
     }
 
     /// Has it rested for long enough?
     #[inline]
     pub fn wake_up(&mut self, now: Time) {
-        if self.rests.is_some_and(|due| due <= now) {
-            self.rests = None;
-        }
+        self.rest.wake_up(now);
+        self.outgoing.rest.wake_up(now);
     }
 
     /// Take in so many records at most; how many. One whose pages are absent stays, until they are there or that takes too long.
@@ -269,11 +266,10 @@ impl Neighbour {
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;
         if came > 0 {
-            self.waits = None;
+            self.rest.end();
         }
         if std::mem::take(&mut self.incoming.blocked) {
-            self.rests = self.waits.get_or_insert_with(|| Patience::new(now)).next(now);
-            self.incoming.patience_over = self.rests.is_none();
+            self.incoming.patience_over = !self.rest.begin(now);
         }
         Ok(came)
     }
@@ -332,9 +328,9 @@ impl Neighbour {
     }
 
     /// Put in what waits, as far as there is room.
-    pub fn pump(&mut self, memory: &RegionTable) {
+    pub fn pump(&mut self, memory: &RegionTable, now: Time) {
         if self.outgoing.waiting() > 0 {
-            self.stirred |= self.outgoing.pump(memory, &mut self.pair.outward);
+            self.stirred |= self.outgoing.pump(memory, &mut self.pair.outward, now);
         }
     }
 
@@ -356,7 +352,7 @@ impl Neighbour {
         self.last_looks.get_or_insert(LAST_LOOKS);
         // Nobody waits for what it asked for.
         self.incoming.writer_is_dead = true;
-        self.rests = None;
+        self.rest.end();
     }
 
     /// Has it ended, and is what it left behind still looked at?

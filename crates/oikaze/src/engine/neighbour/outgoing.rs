@@ -7,11 +7,13 @@
 use super::Settled;
 use super::credit::Credit;
 use super::record::{self, Put, put_user};
+use crate::engine::again::Rest;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Part, Writer};
 use oikaze_protocol::limits::{BODY_MAX, CREDIT, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::USER_HEAD;
+use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
 
@@ -27,6 +29,8 @@ pub(super) struct Outgoing {
     lined: VecDeque<Waiting>,
     /// One that does not fit into a record, and has begun.
     under_way: Option<UnderWay>,
+    /// The pages that the next of these is to be read from are absent.
+    pub rest: Rest,
     /// Questions and answers about memory, which no message waits for.
     told: VecDeque<(Heading, u64)>,
     unsettled: VecDeque<Unsettled>,
@@ -85,7 +89,7 @@ enum What {
 
 impl Outgoing {
     #[inline]
-    pub fn post(&mut self, message: Message, memory: &RegionTable, writer: &mut Writer) -> Result<(), PostError> {
+    pub fn post(&mut self, message: Message, memory: &RegionTable, writer: &mut Writer, now: Time) -> Result<(), PostError> {
         if self.closed {
             return Err(PostError::Dead(Death::Closed));
         }
@@ -99,9 +103,9 @@ impl Outgoing {
         self.posted += 1;
         if self.waiting() == 0 && self.credit.is_there(Credit::charge_of(&message), writer) {
             match self.begin(&message, memory, writer) {
-                Put::Full => {}
+                Put::Full | Put::Absent => {}
                 Put::Done(_) => {
-                    self.pump(memory, writer);
+                    self.pump(memory, writer, now);
                     return Ok(());
                 }
                 Put::Gone => {
@@ -168,7 +172,7 @@ impl Outgoing {
 
     /// Put in what waits: the message under way, then the others in the order in which they were posted, but for those without credit.
     /// Was anything put in?
-    pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer) -> bool {
+    pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer, now: Time) -> bool {
         let mut any = false;
         while let Some((heading, key)) = self.told.front() {
             if writer.put(*heading, &[Part::Bytes(&key.to_le_bytes())]).is_err() {
@@ -177,19 +181,29 @@ impl Outgoing {
             self.told.pop_front();
             any = true;
         }
+        match self.pump_messages(memory, writer, &mut any) {
+            Some(Put::Absent) if self.rest.begin(now) => {}
+            // Of a source nobody loses patience: it comes, or its region breaks.
+            _ => self.rest.end(),
+        }
+        any
+    }
+
+    /// What stopped it, if anything did.
+    fn pump_messages(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> Option<Put> {
         loop {
-            if !self.go_on(memory, writer, &mut any) {
-                return any;
+            if let Some(stopped) = self.go_on(memory, writer, any) {
+                return Some(stopped);
             }
-            let Some(Waiting { message, number }) = self.next(writer) else { return any };
+            let Waiting { message, number } = self.next(writer)?;
             match self.begin(&message, memory, writer) {
-                Put::Done(_) => any = true,
+                Put::Done(_) => *any = true,
                 Put::Gone => self.lost.push_back(message.token),
-                Put::Full => {
+                stopped @ (Put::Full | Put::Absent) => {
                     let passes = message.class == Class::Unordered && !message.credited;
                     let queue = if passes { &mut self.passing } else { &mut self.lined };
                     queue.push_front(Waiting { message, number });
-                    return any;
+                    return Some(stopped);
                 }
             }
         }
@@ -212,6 +226,9 @@ impl Outgoing {
     pub fn could_go(&mut self, writer: &mut Writer) -> bool {
         if !self.told.is_empty() {
             return writer.has_room(8);
+        }
+        if self.rest.until().is_some() {
+            return false;
         }
         if let Some(under_way) = &self.under_way {
             let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX).min(RECORD_BODY);
@@ -245,8 +262,8 @@ impl Outgoing {
         Put::Done(end)
     }
 
-    /// Put in as much of the message under way as there is room for. Is there none under way any more?
-    fn go_on(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> bool {
+    /// Put in as much of the message under way as there is room for; what stopped it, if it is under way still.
+    fn go_on(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> Option<Put> {
         while let Some(under_way) = &mut self.under_way {
             let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX);
             let (from, len) = (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
@@ -259,7 +276,7 @@ impl Outgoing {
             };
             let end = match put {
                 Put::Done(end) => end,
-                Put::Full => return false,
+                Put::Full | Put::Absent => return Some(put),
                 Put::Gone => {
                     self.lost.push_back(under_way.give_up());
                     continue;
@@ -276,7 +293,7 @@ impl Outgoing {
                 self.under_way = None;
             }
         }
-        true
+        None
     }
 
     #[inline]
@@ -339,6 +356,7 @@ impl Outgoing {
         let waits = |waiting: &Waiting| waiting.message.token == Token::NONE || !cancelled(waiting.message.token);
         self.passing.retain(waits);
         self.lined.retain(waits);
+        self.rest.end();
         for unsettled in &mut self.unsettled {
             if let What::Message { token, .. } = &mut unsettled.what
                 && cancelled(*token)

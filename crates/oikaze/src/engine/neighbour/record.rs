@@ -12,6 +12,8 @@ pub(super) enum Put {
     /// It ends at this position.
     Done(u64),
     Full,
+    /// Its source is being fetched (MEM-1.12): it waits, as for room.
+    Absent,
     /// Its source is gone.
     Gone,
 }
@@ -21,9 +23,9 @@ impl Put {
         put.map_or(Put::Full, Put::Done)
     }
 
-    /// The source could not be read. If it is absent, it is being fetched (MEM-1.12), and the message waits, as for room.
+    /// The source could not be read.
     fn without(absent: bool) -> Put {
-        if absent { Put::Full } else { Put::Gone }
+        if absent { Put::Absent } else { Put::Gone }
     }
 }
 

@@ -135,6 +135,49 @@ fn a_source_that_has_gone_again_is_waited_for() {
     assert_eq!(bytes, vec![5; LEN]);
 }
 
+/// MEM-1.12: nothing is done for it before its time.
+#[test]
+fn who_waits_for_a_source_sleeps() {
+    for len in [PAGE, LEN] {
+        let mut two = Two::new();
+        let (source, disk) = Region::staged(LEN).unwrap();
+        source.fill(0, LEN as u64, 5).unwrap();
+        let slot = two.a.engine.memory().insert_local(source).unwrap();
+        let last = (len / PAGE - 1) as u64;
+        disk.evict(last..last + 1);
+        let from = |len| Body::Segment(Segment { region: slot, offset: 0, len });
+        let waiting = two.a.ask(send(Class::Ordered, 1, from(len as u64)));
+        let behind = two.a.ask(send(Class::Ordered, 2, Body::Empty));
+        (0..10).for_each(|_| two.turn());
+        assert!(!two.a.engine.doze() && !waiting.is_done() && disk.take_wanted() == [last], "{len}");
+        let due = two.a.engine.next_of_neighbours().unwrap();
+        assert!(due > two.now && due <= two.now + PRESENT_PAUSE_MAX);
+        disk.bring(last);
+        two.a.engine.turn_for_news(due);
+        assert_eq!((two.a.engine.next_of_neighbours(), two.a.engine.doze()), (None, false));
+        two.b.turn(due);
+        assert_eq!((two.outcome(&waiting), two.outcome(&behind)), (Ok(Value::Done), Ok(Value::Done)));
+    }
+}
+
+/// MEM-1.12: one that is cancelled is not waited for.
+#[test]
+fn a_source_that_nobody_wants_any_more_holds_up_nobody() {
+    let mut two = Two::new();
+    let (source, disk) = Region::staged(PAGE).unwrap();
+    let slot = two.a.engine.memory().insert_local(source).unwrap();
+    disk.evict(0..1);
+    let body = Body::Segment(Segment { region: slot, offset: 0, len: PAGE as u64 });
+    let waiting = two.a.ask(send(Class::Ordered, 1, body));
+    let behind = two.a.ask(send(Class::Ordered, 2, Body::Empty));
+    two.turn();
+    let _ = two.a.ask(Request::Cancel { completion: Arc::clone(&waiting) });
+    let now = two.now;
+    two.a.turn(now);
+    assert_eq!(two.a.engine.next_of_neighbours(), None);
+    assert_eq!((waiting.outcome(), two.outcome(&behind)), (Some(Err(Failure::Cancelled)), Ok(Value::Done)));
+}
+
 /// MEM-1.12: what has gone of a source after it was put in is nobody's business any more; a source may be longer than memory.
 #[test]
 fn of_a_long_source_only_what_is_put_in_need_be_there() {
