@@ -239,7 +239,8 @@ impl Neighbour {
 
     #[inline]
     pub fn has_records(&self) -> bool {
-        (self.pair.inward.has_record() && self.rest.until().is_none()) || self.incoming.has_untold()
+        let may_tell = || self.incoming.has_untold() && self.pair.inward.may_refuse();
+        (self.pair.inward.has_record() && self.rest.until().is_none()) || may_tell()
     }
 
     #[inline]
@@ -261,8 +262,9 @@ impl Neighbour {
 
     /// Take in so many records at most; how many. One whose pages are absent stays, until they are there or that takes too long.
     pub fn take(&mut self, from: Rank, most: usize, upper: &mut impl Upper, now: Time) -> Result<usize, Damaged> {
+        let untold = self.incoming.has_untold();
         let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, upper)?;
-        self.stirred |= came > 0;
+        self.stirred |= came > 0 || untold;
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;
         if came > 0 {
@@ -276,7 +278,10 @@ impl Neighbour {
 
     /// What became of the oldest unsettled message, if the neighbour is done with it.
     pub fn next_settled(&mut self) -> Result<Option<Settled>, Damaged> {
-        self.outgoing.next_settled(&mut self.pair.outward)
+        let settled = self.outgoing.next_settled(&mut self.pair.outward)?;
+        // The neighbour may tell of one more (MEM-16.4).
+        self.stirred |= matches!(settled, Some(Settled::Message(_, Err(_))));
+        Ok(settled)
     }
 
     /// A message whose source has gone before it could be read.

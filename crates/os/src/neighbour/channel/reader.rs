@@ -93,13 +93,18 @@ impl Reader {
         }
     }
 
+    /// Has the writer heard of so many refusals that there is room for one more?
+    #[must_use]
+    pub fn may_refuse(&self) -> bool {
+        self.refused.wrapping_sub(self.memory.load(HEARD, Ordering::Acquire)) < REFUSALS as u64
+    }
+
     /// Tell the writer that the record which ends at this position is refused; before that position is settled.
     ///
     /// # Errors
     /// [`Full`]: it has not heard of earlier ones.
     pub fn refuse(&mut self, position: u64, refusal: Refusal) -> Result<(), Full> {
-        let heard = self.memory.load(HEARD, Ordering::Acquire);
-        if self.refused.wrapping_sub(heard) >= REFUSALS as u64 {
+        if !self.may_refuse() {
             return Err(Full);
         }
         let at = refusal_place(self.refused);

@@ -379,17 +379,38 @@ fn read_to_the_end(node: &mut Node, mut now: Time, mut before_turn: impl FnMut(&
     }
 }
 
+/// Has a neighbour woken it?
+fn rung(node: &Node) -> bool {
+    let fd = node.engine.neighbours_descriptor().unwrap();
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&Default::default())) == Ok(1)
+}
+
+/// MEM-16.4, MEM-16.5: refusals that there is no room to tell wait for the writer, asleep; each side wakes the other for the next ones.
+#[test]
+fn who_has_more_refused_than_it_may_tell_sleeps() {
+    const ROUNDS: usize = 3;
+    let mut two = Two::new();
+    let (_, key) = region(&mut two.b, 64);
+    let put = || Request::Put { to: 1, key: key.key ^ 1, offset: 0, body: Body::Inline(vec![1; 8]), signal: None };
+    let puts: Vec<_> = (0..ROUNDS * REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
+    let now = two.now;
+    two.a.turn(now);
+    for round in 1..=ROUNDS {
+        assert!(!two.a.engine.doze());
+        (0..10).for_each(|_| two.b.turn(now));
+        assert!(!two.b.engine.doze() && !rung(&two.b), "{round}");
+        assert!(rung(&two.a), "{round}");
+        two.a.turn(now);
+        assert!(rung(&two.b), "{round}");
+        assert_eq!(puts.iter().filter(|put| put.is_done()).count(), round * REFUSALS_TOLD);
+    }
+}
+
 /// MEM-16.5: a node that sleeps is woken by what is put in, and by what is settled.
 #[test]
 fn sleepers_are_woken_for_messages_and_for_settlements() {
     let mut two = Two::new();
-    let rung = |node: &Node| {
-        let fd = node.engine.neighbours_descriptor().unwrap();
-        rustix::event::poll(
-            &mut [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)],
-            Some(&Default::default()),
-        ) == Ok(1)
-    };
     (0..10).for_each(|_| two.turn());
     assert!(!two.a.engine.doze() && !two.b.engine.doze());
     assert!(!rung(&two.a) && !rung(&two.b));
