@@ -3,6 +3,7 @@
 mod absent;
 mod damaged;
 mod handed;
+mod refused;
 mod straight;
 
 use super::super::tests::{Node, Queue, Wire, step};
@@ -11,8 +12,8 @@ use oikaze_os::memory::{Region, Registered};
 use oikaze_os::neighbour::{Pair, Part, Side, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN, REFUSALS_TOLD, RING_BYTES,
-    STRAIGHT_A_TURN, STRAIGHT_TOGETHER,
+    CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN, RING_BYTES, STRAIGHT_A_TURN,
+    STRAIGHT_TOGETHER,
 };
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
@@ -170,27 +171,6 @@ fn all_operations_go_through_the_rings() {
     let statistics = two.a.engine.peer_statistics(1).unwrap();
     assert!(statistics.messages_posted > 40 && statistics.bytes_sent > most as u64);
     assert!(statistics.datagrams_sent - wire < 10, "signs of life only");
-}
-
-/// MEM-16.4: more refusals than there is room to tell, among messages that are taken.
-#[test]
-fn each_message_is_told_apart_taken_or_refused() {
-    let mut two = Two::new();
-    let (_, key) = region(&mut two.b, 4096);
-    let ask = |n: usize| {
-        let body = Body::Inline(vec![1; if n.is_multiple_of(7) { RECORD_BODY + 500 } else { 40 }]);
-        let (key, offset) = if n.is_multiple_of(3) { (key.key, 100) } else { (key.key ^ 1, 100) };
-        Request::Put { to: 1, key, offset, body, signal: None }
-    };
-    let puts: Vec<_> = (0..10 * REFUSALS_TOLD).map(|n| two.a.ask(ask(n))).collect();
-    for (n, put) in puts.iter().enumerate() {
-        let expected = match (n.is_multiple_of(3), n.is_multiple_of(7)) {
-            (true, false) => Ok(Value::Done),
-            (true, true) => Err(Failure::Remote(RmaError::Refused(Refusal::OutOfBounds))),
-            (false, _) => Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey))),
-        };
-        assert_eq!(two.outcome(put), expected, "{n}");
-    }
 }
 
 /// MEM-16.6: a user that does not read holds up messages, and nothing else.
@@ -384,27 +364,6 @@ fn rung(node: &Node) -> bool {
     let fd = node.engine.neighbours_descriptor().unwrap();
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
     rustix::event::poll(&mut fds, Some(&Default::default())) == Ok(1)
-}
-
-/// MEM-16.4, MEM-16.5: refusals that there is no room to tell wait for the writer, asleep; each side wakes the other for the next ones.
-#[test]
-fn who_has_more_refused_than_it_may_tell_sleeps() {
-    const ROUNDS: usize = 3;
-    let mut two = Two::new();
-    let (_, key) = region(&mut two.b, 64);
-    let put = || Request::Put { to: 1, key: key.key ^ 1, offset: 0, body: Body::Inline(vec![1; 8]), signal: None };
-    let puts: Vec<_> = (0..ROUNDS * REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
-    let now = two.now;
-    two.a.turn(now);
-    for round in 1..=ROUNDS {
-        assert!(!two.a.engine.doze());
-        (0..10).for_each(|_| two.b.turn(now));
-        assert!(!two.b.engine.doze() && !rung(&two.b), "{round}");
-        assert!(rung(&two.a), "{round}");
-        two.a.turn(now);
-        assert!(rung(&two.b), "{round}");
-        assert_eq!(puts.iter().filter(|put| put.is_done()).count(), round * REFUSALS_TOLD);
-    }
 }
 
 /// MEM-16.5: a node that sleeps is woken by what is put in, and by what is settled.

@@ -1,0 +1,46 @@
+//! Refusals: more of them than there is room to tell.
+
+use super::*;
+use oikaze_protocol::limits::REFUSALS_TOLD;
+
+/// MEM-16.4: more refusals than there is room to tell, among messages that are taken.
+#[test]
+fn each_message_is_told_apart_taken_or_refused() {
+    let mut two = Two::new();
+    let (_, key) = region(&mut two.b, 4096);
+    let ask = |n: usize| {
+        let body = Body::Inline(vec![1; if n.is_multiple_of(7) { RECORD_BODY + 500 } else { 40 }]);
+        let (key, offset) = if n.is_multiple_of(3) { (key.key, 100) } else { (key.key ^ 1, 100) };
+        Request::Put { to: 1, key, offset, body, signal: None }
+    };
+    let puts: Vec<_> = (0..10 * REFUSALS_TOLD).map(|n| two.a.ask(ask(n))).collect();
+    for (n, put) in puts.iter().enumerate() {
+        let expected = match (n.is_multiple_of(3), n.is_multiple_of(7)) {
+            (true, false) => Ok(Value::Done),
+            (true, true) => Err(Failure::Remote(RmaError::Refused(Refusal::OutOfBounds))),
+            (false, _) => Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey))),
+        };
+        assert_eq!(two.outcome(put), expected, "{n}");
+    }
+}
+
+/// MEM-16.4, MEM-16.5: refusals that there is no room to tell wait for the writer, asleep; each side wakes the other for the next ones.
+#[test]
+fn who_has_more_refused_than_it_may_tell_sleeps() {
+    const ROUNDS: usize = 3;
+    let mut two = Two::new();
+    let (_, key) = region(&mut two.b, 64);
+    let put = || Request::Put { to: 1, key: key.key ^ 1, offset: 0, body: Body::Inline(vec![1; 8]), signal: None };
+    let puts: Vec<_> = (0..ROUNDS * REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
+    let now = two.now;
+    two.a.turn(now);
+    for round in 1..=ROUNDS {
+        assert!(!two.a.engine.doze());
+        (0..10).for_each(|_| two.b.turn(now));
+        assert!(!two.b.engine.doze() && !rung(&two.b), "{round}");
+        assert!(rung(&two.a), "{round}");
+        two.a.turn(now);
+        assert!(rung(&two.b), "{round}");
+        assert_eq!(puts.iter().filter(|put| put.is_done()).count(), round * REFUSALS_TOLD);
+    }
+}
