@@ -87,7 +87,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.peers.bulk.mark(rank);
                 return true;
             }
-            if self.lane_has_due(rank, Lane::Bulk, now) {
+            // One that yielded nothing is not asked again in this turn.
+            if count > 0 && self.lane_has_due(rank, Lane::Bulk, now) {
                 self.peers.bulk.mark(rank);
             }
             self.priority.bulk_went(run);

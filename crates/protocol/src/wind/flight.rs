@@ -213,15 +213,11 @@ impl Flight {
         }
     }
 
-    /// An ACK frame came. Calls `on_item` for all that is newly acknowledged. `None`: it speaks of datagrams never sent.
-    pub fn acknowledge(&mut self, now: Time, ack: &Acknowledgement<'_>, mut on_item: impl FnMut(Item)) -> Option<Acked> {
-        let end = self.next_number();
+    /// An ACK frame of datagrams that [were sent](Self::has_sent) came. Calls `on_item` for all that is newly acknowledged.
+    pub fn acknowledge(&mut self, now: Time, ack: &Acknowledgement<'_>, mut on_item: impl FnMut(Item)) -> Acked {
         let mut acked = Acked::default();
         let mut news = None;
         for range in ack.ranges() {
-            if *range.end() >= end {
-                return None;
-            }
             if !self.doubtful.is_empty() {
                 self.clear_doubts(now, &range, &mut on_item, &mut acked, &mut news);
             }
@@ -242,7 +238,7 @@ impl Flight {
         if let Some(news) = news {
             acked.round_trip = self.learn(now, news, ack);
         }
-        Some(acked)
+        acked
     }
 
     /// Some of these numbers may have been declared lost (WIND-5.6).

@@ -231,6 +231,10 @@ impl Connection {
         let lane = ack.told.lane;
         let Sending { flight, controller, gate, probes } = &mut sending[lane];
         statistics.acknowledgements_received += 1;
+        // WIND-3.1: before anything of it is heeded.
+        if !flight.has_sent(ack.largest) {
+            return false;
+        }
         outbox.look(now);
         let limited = flight.in_flight() * 2 >= controller.window();
         // WIND-4.6: before what is acknowledged with them.
@@ -263,7 +267,6 @@ impl Connection {
         if let Some((number, bytes)) = row {
             outbox.acked_fragment(number, bytes, events);
         }
-        let Some(acked) = acked else { return false };
         if let Some(round_trip) = acked.round_trip {
             round_trips.record(round_trip);
         }

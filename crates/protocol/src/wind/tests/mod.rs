@@ -1,5 +1,6 @@
 //! Two connections against each other, over a channel that does its worst.
 
+mod by_hand;
 mod channel;
 mod exchanges;
 mod forecasts;

@@ -1,0 +1,49 @@
+//! What a peer may say, and what no correct one says, said by hand to an established end.
+
+use super::channel::Faults;
+use super::world::{Words, World};
+use crate::limits::DATAGRAM_MIN;
+use crate::wind::*;
+use crate::wire::{Builder, RefusedMessage, SealKind, Told, View};
+use std::vec::Vec;
+
+/// Node 0 is told this, in a datagram of this number of the small lane, as if by its peer.
+fn say(world: &mut World, number: u64, write: impl FnOnce(&mut Builder<'_>)) {
+    let node = &mut world.nodes[0];
+    let seal = SealKind::EndToEnd;
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(&mut bytes, node.connection.id(), number, seal, DATAGRAM_MIN);
+    write(&mut builder);
+    builder.finish(None);
+    bytes.resize(bytes.len() + seal.tag_len(), 0);
+    node.connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, &mut node.upper);
+}
+
+/// Numbers that the peer has not come to.
+const NEW: u64 = 1000;
+
+fn established() -> World {
+    let mut world = World::established(Settings::default(), Faults::default(), 1);
+    world.run(World::is_idle);
+    world
+}
+
+/// WIND-3.1: what was never sent cannot have come, and no word of who says so is heeded, so that what is queued stays sendable.
+#[test]
+fn refusals_beside_an_unsound_acknowledgement_are_not_heeded() {
+    let mut world = established();
+    let head = Words { id: 1, refuse: false, place: false }.head(0);
+    let body = Body::Segment(Segment { region: 1, offset: 0, len: 20_000 });
+    let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token(1) };
+    let now = world.now;
+    let connection = &mut world.nodes[0].connection;
+    let number = connection.post(now, message).unwrap();
+    assert!(connection.transmit(now, &mut Vec::new()).is_some());
+    let refused = [RefusedMessage { number, refusal: Refusal::NotPermitted }];
+    say(&mut world, NEW, |builder| builder.acknowledge([999..=999].into_iter(), Told::default(), &refused));
+    let connection = &mut world.nodes[0].connection;
+    assert_eq!(connection.statistics().malformed, 1);
+    assert!(!connection.has_events());
+    assert!(connection.has_due(now), "most of it is to go still");
+    assert!(connection.transmit(now, &mut Vec::new()).is_some());
+}
