@@ -4,10 +4,11 @@
 //! rotation). The front of each is always something that can be sent, so that asking whether anything is due is O(1).
 
 mod again;
+mod ending;
 mod settling;
 
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
-use super::{Body, Class, Death, Event, Latency, Message, PostError, Refusal, Rows, Segment, Token};
+use super::{Body, Class, Event, Latency, Message, PostError, Refusal, Rows, Segment, Token};
 use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -358,37 +359,6 @@ impl Outbox {
             self.bulk.pop_front();
             self.run = 0;
         }
-    }
-
-    /// Never read the sources of the messages with these tokens again.
-    pub fn cancel(&mut self, cancelled: impl Fn(Token) -> bool) {
-        for at in 0..self.messages.len() {
-            let Some(message) = self.messages.get_mut(at) else { break };
-            if message.token == Token::NONE || !cancelled(message.token) {
-                continue;
-            }
-            message.token = Token::NONE;
-            message.body = Body::Empty;
-            if !matches!(message.stage, Stage::Acknowledged | Stage::Settled | Stage::Withdrawn { .. }) {
-                message.stage = Stage::Withdrawn { queued: true };
-                if self.sizes.is_some() {
-                    self.small.push_back(self.first + at as u64);
-                }
-            }
-        }
-        self.unblock();
-        self.drop_stale();
-    }
-
-    /// The connection has ended, or the peer is a new one: everything unsettled has failed, numbers begin anew.
-    pub fn fail(&mut self, death: Death, events: &mut VecDeque<Event>) {
-        for message in self.messages.drain(..) {
-            if message.stage != Stage::Settled {
-                tell(events, message.token, |token| Event::Failed(token, death));
-            }
-        }
-        let settle_times = core::mem::take(&mut self.settle_times);
-        *self = Outbox { settle_times, ..Outbox::new() };
     }
 
     /// Give memory back while idle.

@@ -1,10 +1,10 @@
 //! What a peer may say, and what no correct one says, said by hand to an established end.
 
 use super::channel::Faults;
-use super::world::{Words, World};
+use super::world::{Node, Words, World};
 use crate::limits::DATAGRAM_MIN;
 use crate::wind::*;
-use crate::wire::{Builder, RefusedMessage, SealKind, Told, View};
+use crate::wire::{Builder, Hello, RefusedMessage, SealKind, Shown, Told, View};
 use std::vec::Vec;
 
 /// Node 0 is told this, in a datagram of this number of the small lane, as if by its peer.
@@ -17,6 +17,19 @@ fn say(world: &mut World, number: u64, write: impl FnOnce(&mut Builder<'_>)) {
     builder.finish(None);
     bytes.resize(bytes.len() + seal.tag_len(), 0);
     node.connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, &mut node.upper);
+}
+
+/// Likewise, a HELLO of a peer's process of this incarnation.
+fn greet(world: &mut World, number: u64, incarnation: u64) {
+    let [Node { connection, upper, .. }, other] = &mut world.nodes;
+    let mine = Introduction { incarnation, ..other.connection.handshake.me };
+    let yours = Some(Shown { connection: connection.id(), incarnation: connection.handshake.me.incarnation, path: 0 });
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(&mut bytes, 0, number, SealKind::Handshake, DATAGRAM_MIN);
+    builder.hello(&Hello { mine, to: 0, path: 0, yours, answer_wanted: true });
+    builder.finish(None);
+    bytes.resize(bytes.len() + SealKind::Handshake.tag_len(), 0);
+    connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, upper);
 }
 
 /// Numbers that the peer has not come to.
@@ -46,4 +59,33 @@ fn refusals_beside_an_unsound_acknowledgement_are_not_heeded() {
     assert!(!connection.has_events());
     assert!(connection.has_due(now), "most of it is to go still");
     assert!(connection.transmit(now, &mut Vec::new()).is_some());
+}
+
+/// WIND-4.5: a message that came back as *not present*, and was not taken by then, fails with all others.
+#[test]
+fn what_came_back_fails_with_the_connection() {
+    for ends in ["closed", "dead", "restarted"] {
+        let mut world = established();
+        let head = Words { id: 1, refuse: false, place: false }.head(0);
+        let message =
+            Message { class: Class::Unordered, urgent: false, credited: false, head, body: Body::Empty, token: Token(7) };
+        let now = world.now;
+        let connection = &mut world.nodes[0].connection;
+        let number = connection.post(now, message).unwrap();
+        assert!(connection.transmit(now, &mut Vec::new()).is_some());
+        let refused = [RefusedMessage { number, refusal: Refusal::NotPresent }];
+        say(&mut world, NEW, |builder| builder.acknowledge([1..=1].into_iter(), Told::default(), &refused));
+        match ends {
+            "closed" => say(&mut world, NEW + 1, |builder| builder.close()),
+            "dead" => world.nodes[0].connection.end(Death::Ended),
+            _ => greet(&mut world, 1, 11),
+        }
+        let connection = &mut world.nodes[0].connection;
+        let (mut failed, mut returned) = (0, 0);
+        while let Some(event) = connection.poll_event() {
+            failed += usize::from(matches!(event, Event::Failed(Token(7), _)));
+            returned += usize::from(event == Event::Returned && connection.take_returned().is_some());
+        }
+        assert_eq!((failed, returned), (1, 0), "{ends}");
+    }
 }
