@@ -34,7 +34,8 @@ impl Granted {
     pub fn give_back(&mut self, messages: u64, bytes: u64) {
         if !planted(Bug::ForgetCredit) {
             let freed = bytes.saturating_add(messages.saturating_mul(CREDIT_OVERHEAD));
-            self.limit = self.limit.saturating_add(freed);
+            // What was read of an earlier process's messages this one was not charged.
+            self.limit = self.limit.saturating_add(freed).min(self.used.saturating_add(self.span));
         }
     }
 

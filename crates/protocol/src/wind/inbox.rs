@@ -3,6 +3,8 @@
 //! One number space for all classes. Everything below `floor` is delivered; an ordered message is delivered when it is the floor,
 //! an unordered one when it is whole.
 
+mod turns;
+
 use super::assembly::{Assembly, Destination, Filled};
 use super::expected::{Forecast, Guess, Turn};
 use super::granted::Granted;
@@ -237,13 +239,16 @@ impl Inbox {
             }
             Err(Taken::Duplicate) => {
                 let Some(Slot::Gathering(assembly)) = self.slot(number) else { return Taken::Duplicate };
+                if (assembly.credited, assembly.len) != (charged, len) {
+                    return Taken::Wrong;
+                }
                 if assembly.is_whole() {
                     return Taken::Duplicate;
                 }
-                let (credited, cost) = (assembly.credited, assembly_cost(assembly));
+                let cost = assembly_cost(assembly);
                 self.held -= cost;
                 above.upper.withdrawn(above.from, number);
-                self.done(number, credited, len, above);
+                self.done(number, charged, len, above);
                 Taken::New
             }
             Err(taken) => taken,
@@ -314,63 +319,6 @@ impl Inbox {
         } else {
             self.set(number, Slot::Done);
             self.advance(above);
-        }
-    }
-
-    /// Deliver what has its turn.
-    fn advance<U: Upper>(&mut self, above: &mut Above<'_, U>) {
-        loop {
-            let number = self.floor;
-            match self.slots.front() {
-                Some(Slot::Done) => {
-                    self.slots.pop_front();
-                    self.floor += 1;
-                }
-                Some(Slot::Held(_)) => self.complete(number, above),
-                Some(Slot::Gathering(assembly)) if assembly.is_whole() => self.complete(number, above),
-                _ => break,
-            }
-        }
-        if planted(Bug::IgnoreClassRule) {
-            self.advance_past_unordered(above);
-        }
-    }
-
-    /// The planted bug: an ordered message does not wait for unordered ones.
-    fn advance_past_unordered<U: Upper>(&mut self, above: &mut Above<'_, U>) {
-        let passable = |slot: &&Slot| match slot {
-            Slot::Done => true,
-            Slot::Gathering(assembly) => assembly.class == Class::Unordered,
-            Slot::Held(_) | Slot::Missing => false,
-        };
-        let at = self.slots.iter().take_while(passable).count();
-        if matches!(self.slots.get(at), Some(Slot::Held(_))) {
-            self.complete(self.floor + at as u64, above);
-        }
-    }
-
-    /// Deliver a whole message that is held or gathered; its slot is done (WIND-2.11).
-    fn complete<U: Upper>(&mut self, number: u64, above: &mut Above<'_, U>) {
-        let Some(slot) = self.slot(number) else { return };
-        let (taken, credited, len, cost) = match core::mem::replace(slot, Slot::Done) {
-            Slot::Held(held) => {
-                let len = held.body.len() as u64;
-                (above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)), held.credited, len, len + OVERHEAD)
-            }
-            Slot::Gathering(assembly) => {
-                let (len, cost, credited) = (assembly.len, assembly_cost(&assembly), assembly.credited);
-                let Assembly { class, head, destination, .. } = *assembly;
-                let body = match destination {
-                    Destination::Place => Delivered::Placed(len),
-                    Destination::Collect(buffer) => Delivered::Owned(buffer),
-                };
-                (above.deliver(number, class, &head, body), credited, len, cost)
-            }
-            Slot::Missing | Slot::Done => return,
-        };
-        self.held -= cost;
-        if credited && !taken {
-            self.consumed(1, len);
         }
     }
 

@@ -4,7 +4,7 @@ use super::channel::Faults;
 use super::world::{Node, Words, World};
 use crate::limits::DATAGRAM_MIN;
 use crate::wind::*;
-use crate::wire::{Builder, Hello, RefusedMessage, SealKind, Shown, Told, View};
+use crate::wire::{Builder, Hello, Open, RefusedMessage, SealKind, Shown, Told, View, Withdrawal};
 use std::vec::Vec;
 
 /// Node 0 is told this, in a datagram of this number of the small lane, as if by its peer.
@@ -88,4 +88,32 @@ fn what_came_back_fails_with_the_connection() {
         }
         assert_eq!((failed, returned), (1, 0), "{ends}");
     }
+}
+
+/// WIND-4.7: with a withdrawal comes back what its message was charged, not what it says.
+#[test]
+fn a_withdrawal_gives_back_what_was_charged() {
+    let mut world = established();
+    let head = Words { id: 1, refuse: false, place: false }.head(0);
+    let granted = world.nodes[0].connection.inbox.tell_credit();
+    let open = Open { number: 0, class: Class::Ordered, credited: true, head: &head, len: 100 };
+    say(&mut world, NEW, |builder| builder.open(&open));
+    for (charged, len) in [(true, u64::MAX), (true, 99), (false, 100)] {
+        say(&mut world, NEW + 1, |builder| builder.withdraw(Withdrawal { number: 0, charged, len }));
+    }
+    assert_eq!(world.nodes[0].connection.statistics().malformed, 3);
+    assert_eq!(world.nodes[0].connection.inbox.tell_credit(), granted);
+    say(&mut world, NEW + 1, |builder| builder.withdraw(Withdrawal { number: 0, charged: true, len: 100 }));
+    assert_eq!(world.nodes[0].connection.inbox.tell_credit(), granted + 100 + 128);
+}
+
+/// WIND-6.4: what is read after its sender was restarted is nothing that the new process has sent.
+#[test]
+fn a_newcomer_gets_no_credit_for_what_others_sent() {
+    let mut world = established();
+    greet(&mut world, 1, 11);
+    let connection = &mut world.nodes[0].connection;
+    let granted = connection.inbox.tell_credit();
+    connection.consumed(1000, 1 << 30);
+    assert_eq!(connection.inbox.tell_credit(), granted);
 }

@@ -1,0 +1,66 @@
+//! Whose turn it is: what was held back or collected, and nothing is before it any more (WIND-2.8, WIND-2.11).
+
+use super::super::assembly::{Assembly, Destination};
+use super::super::upper::Above;
+use super::super::{Class, Delivered, Upper};
+use super::{Inbox, OVERHEAD, Slot, assembly_cost};
+use crate::planted::{Bug, planted};
+
+impl Inbox {
+    /// Deliver what has its turn.
+    pub(super) fn advance<U: Upper>(&mut self, above: &mut Above<'_, U>) {
+        loop {
+            let number = self.floor;
+            match self.slots.front() {
+                Some(Slot::Done) => {
+                    self.slots.pop_front();
+                    self.floor += 1;
+                }
+                Some(Slot::Held(_)) => self.complete(number, above),
+                Some(Slot::Gathering(assembly)) if assembly.is_whole() => self.complete(number, above),
+                _ => break,
+            }
+        }
+        if planted(Bug::IgnoreClassRule) {
+            self.advance_past_unordered(above);
+        }
+    }
+
+    /// The planted bug: an ordered message does not wait for unordered ones.
+    fn advance_past_unordered<U: Upper>(&mut self, above: &mut Above<'_, U>) {
+        let passable = |slot: &&Slot| match slot {
+            Slot::Done => true,
+            Slot::Gathering(assembly) => assembly.class == Class::Unordered,
+            Slot::Held(_) | Slot::Missing => false,
+        };
+        let at = self.slots.iter().take_while(passable).count();
+        if matches!(self.slots.get(at), Some(Slot::Held(_))) {
+            self.complete(self.floor + at as u64, above);
+        }
+    }
+
+    /// Deliver a whole message that is held or gathered; its slot is done (WIND-2.11).
+    pub(super) fn complete<U: Upper>(&mut self, number: u64, above: &mut Above<'_, U>) {
+        let Some(slot) = self.slot(number) else { return };
+        let (taken, credited, len, cost) = match core::mem::replace(slot, Slot::Done) {
+            Slot::Held(held) => {
+                let len = held.body.len() as u64;
+                (above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)), held.credited, len, len + OVERHEAD)
+            }
+            Slot::Gathering(assembly) => {
+                let (len, cost, credited) = (assembly.len, assembly_cost(&assembly), assembly.credited);
+                let Assembly { class, head, destination, .. } = *assembly;
+                let body = match destination {
+                    Destination::Place => Delivered::Placed(len),
+                    Destination::Collect(buffer) => Delivered::Owned(buffer),
+                };
+                (above.deliver(number, class, &head, body), credited, len, cost)
+            }
+            Slot::Missing | Slot::Done => return,
+        };
+        self.held -= cost;
+        if credited && !taken {
+            self.consumed(1, len);
+        }
+    }
+}
