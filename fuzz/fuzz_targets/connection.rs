@@ -59,7 +59,8 @@ fn datagram<'b>(input: &'b [u8], into: &mut Vec<u8>) -> Option<&'b [u8]> {
     into.clear();
     let handshake = flags & 4 != 0;
     into.extend(if handshake { 0 } else { ME }.to_le_bytes());
-    into.extend(u64::from(*number).to_le_bytes());
+    // The last of all numbers, too.
+    into.extend((*number as i8 as u64).to_le_bytes());
     into.extend([flags & 3, if handshake { 2 } else { 1 }]);
     into.extend(u16::try_from(frames.len()).ok()?.to_le_bytes());
     into.extend(u16::try_from(payload).ok()?.to_le_bytes());

@@ -139,7 +139,8 @@ impl Connection {
         if self.handshake.proven(path) {
             self.established(now);
         }
-        if !self.handshake.is_established() || number == 0 {
+        // The last of all has none after it: no correct peer comes to it (WIRE-2.2).
+        if !self.handshake.is_established() || number == 0 || number == u64::MAX {
             self.statistics.stale += 1;
             return;
         }

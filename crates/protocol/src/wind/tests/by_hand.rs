@@ -117,3 +117,18 @@ fn a_newcomer_gets_no_credit_for_what_others_sent() {
     connection.consumed(1000, 1 << 30);
     assert_eq!(connection.inbox.tell_credit(), granted);
 }
+
+/// WIRE-2.2: neither the number before the first nor the last of all, which has none after it, is a datagram's.
+#[test]
+fn numbers_that_no_datagram_has_are_not_taken_in() {
+    let mut world = established();
+    for number in [0, u64::MAX, u64::MAX] {
+        say(&mut world, number, |builder| builder.ping());
+    }
+    assert_eq!(world.nodes[0].connection.statistics().stale, 3);
+    assert!(world.nodes[0].connection.is_idle(), "nothing is to be acknowledged");
+    say(&mut world, u64::MAX - 1, |builder| builder.ping());
+    say(&mut world, u64::MAX - 1, |builder| builder.ping());
+    assert_eq!(world.nodes[0].connection.statistics().duplicate_datagrams, 1);
+    assert!(world.nodes[0].connection.transmit(world.now, &mut Vec::new()).is_some());
+}
