@@ -146,10 +146,12 @@ pub const ACK_DELAY: Duration = Duration::from_micros(500);
 /// The longest an acknowledgement that was asked for waits for data of ours to ride along with (WIND-3.8): what a program takes from
 /// seeing a put to answering it, when it drives the engine itself; short beside what a message costs whose sender waits in vain.
 pub const ACK_HOLD: Duration = Duration::from_micros(15);
-/// Exchanges in a row after which such an acknowledgement waits, at first …
-pub const INTERACTIVE_AFTER: u32 = 4;
-/// … and at most, after some that waited in vain.
-pub const INTERACTIVE_AFTER_MAX: u32 = 64;
+/// Exchanges in which data followed in time, less those in which none did, from which on such an acknowledgement waits …
+pub const INTERACTIVE_FROM: u8 = 4;
+/// … each of those weighing as much as so many: a datagram of its own costs somebody who is answered a fourth of the time that is waited …
+pub const INTERACTIVE_LOSS: u8 = 4;
+/// … and the most that counts, so that it does not last when none follows any more.
+pub const INTERACTIVE_MOST: u8 = 24;
 /// Bulk goes in bursts of what the pace lets through in this time: timers are not finer (Linux paces TCP so, too).
 pub const PACING_SPAN: Duration = Duration::from_millis(1);
 /// And of so many bytes at least: as much as one GSO call carries.
@@ -277,6 +279,6 @@ const _: () = assert!(
 );
 const _: () = assert!(LOST_REMEMBERED * 2 * PAGE >= WINDOW_MAX as usize && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
 const _: () = assert!(ACK_HOLD.as_nanos() < PROBE_MIN.as_nanos(), "a held acknowledgement is no loss");
-const _: () = assert!(ACK_HOLD.as_nanos() < ACK_DELAY.as_nanos() && INTERACTIVE_AFTER < INTERACTIVE_AFTER_MAX);
+const _: () = assert!(ACK_HOLD.as_nanos() < ACK_DELAY.as_nanos() && INTERACTIVE_FROM < INTERACTIVE_MOST);
 const _: () =
     assert!(HELLO_INTERVAL_MIN.as_nanos() < HELLO_INTERVAL_MAX.as_nanos() && PROBE_MIN.as_nanos() < PROBE_MAX.as_nanos());
