@@ -102,6 +102,24 @@ fn a_queue_wakes_when_enough_are_there() {
     });
 }
 
+/// Whoever waits for two is given two, also where another takes what it was woken for.
+#[test]
+fn two_who_read_one_queue_each_have_enough() {
+    pair(4096, |job, there| {
+        let queue = job.completion_queue();
+        std::thread::scope(|scope| {
+            let read = || (0..200).map(|_| queue.wait(2, PATIENCE, &mut Vec::new()).unwrap()).min();
+            let readers = [scope.spawn(read), scope.spawn(read)];
+            while !readers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                there.fetch_add(0, 1).into_queue(&queue, 7).unwrap();
+            }
+            for reader in readers {
+                assert!(reader.join().unwrap() >= Some(2));
+            }
+        });
+    });
+}
+
 /// Threads attach while others' turns settle: none is missed, none counted twice.
 #[test]
 fn a_counter_counts_successes_and_failures_apart() {

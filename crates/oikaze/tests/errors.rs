@@ -2,7 +2,7 @@
 
 mod support;
 
-use oikaze::job::{Alone, Checksum, Secret, Settings};
+use oikaze::job::{Checksum, Secret, Settings};
 use oikaze::{Class, Error, Homes, Job, Operation, ReduceOp, Region, Result, Rights};
 use std::time::{Duration, Instant};
 use support::{cluster, cluster_once, meet};
@@ -415,20 +415,4 @@ fn what_can_go_wrong_with_a_fifo() {
         job.set_time_limit(None);
         job.barrier().unwrap();
     });
-}
-
-/// MEM-7.6: who waits for what nobody does any more is told, whether it began to wait before or after.
-#[test]
-fn waiting_in_a_job_that_another_thread_leaves() {
-    let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
-    let fifo = job.fifo("work", 2, 16).unwrap();
-    let word = job.register(Region::zeroed(8).unwrap()).unwrap();
-    let waits = [
-        std::thread::spawn(move || fifo.pop(&mut Vec::new(), Some(PATIENCE))),
-        std::thread::spawn(move || word.wait_until(0, Some(PATIENCE), |word| word != 0).map(drop)),
-    ];
-    drop(job);
-    for wait in waits {
-        failure(wait.join().unwrap(), &["waiting for", "this node has left the job"]);
-    }
 }

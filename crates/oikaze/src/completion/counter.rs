@@ -85,7 +85,7 @@ impl Counter {
     /// meanwhile is woken once, when the last of them has; not at each.
     ///
     /// # Errors
-    /// The time limit passed (the job's, if none is given).
+    /// The time limit passed (the job's, if none is given), or this node has left the job, whose operations have all ended then.
     pub fn wait(&self, ended: u64, limit: Option<Duration>) -> Result<Counts> {
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
@@ -94,11 +94,13 @@ impl Counter {
             return Ok(counts);
         }
         lock(&self.shared.0).waiters.enlist(ended);
-        let counts = self.node.wait_quietly(deadline, ready);
+        let counts = self.node.wait_quietly(deadline, || self.node.next_or_left(ready));
         lock(&self.shared.0).waiters.delist();
-        counts.ok_or_else(|| Error::Timeout {
-            what: format!("waiting until {ended} operations have ended, of which {} have", self.counts().ended()),
-            waited: begun.elapsed(),
-        })
+        let what = || format!("waiting until {ended} operations have ended, of which {} have", self.counts().ended());
+        match counts {
+            Some(Ok(counts)) => Ok(counts),
+            Some(Err(left)) => Err(self.node.failure(&what(), left)),
+            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
+        }
     }
 }

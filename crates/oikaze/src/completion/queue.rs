@@ -97,8 +97,17 @@ impl CompletionQueue {
 
     /// Move all that are there behind what is in `into`, in the order in which they ended; how many.
     pub fn poll(&self, into: &mut Vec<Completed>) -> usize {
+        self.take(0).map_or(0, |entries| self.tell(entries, into))
+    }
+
+    /// All of them, if they are so many.
+    fn take(&self, at_least: usize) -> Option<VecDeque<Entry>> {
+        let mut inside = lock(&self.shared.0);
+        (inside.entries.len() >= at_least).then(|| std::mem::take(&mut inside.entries))
+    }
+
+    fn tell(&self, entries: VecDeque<Entry>, into: &mut Vec<Completed>) -> usize {
         // Told under the lock is only what is cheap; errors are put in words here.
-        let entries = std::mem::take(&mut lock(&self.shared.0).entries);
         let count = entries.len();
         into.extend(entries.into_iter().map(|Entry { context, outcome }| {
             let outcome = outcome.map_err(|failed| {
@@ -114,20 +123,23 @@ impl CompletionQueue {
     /// they are; not at each.
     ///
     /// # Errors
-    /// The time limit passed (the job's, if none is given); what is there stays.
+    /// The time limit passed (the job's, if none is given), or this node has left the job, whose operations have all ended then; what is there
+    /// stays.
     pub fn wait(&self, at_least: usize, limit: Option<Duration>, into: &mut Vec<Completed>) -> Result<usize> {
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        let ready = || (self.len() >= at_least).then_some(());
-        if ready().is_none() {
-            lock(&self.shared.0).waiters.enlist(at_least as u64);
-            let there = self.node.wait_quietly(deadline, ready);
-            lock(&self.shared.0).waiters.delist();
-            there.ok_or_else(|| Error::Timeout {
-                what: format!("waiting for {at_least} operations in a completion queue, where {} are", self.len()),
-                waited: begun.elapsed(),
-            })?;
+        if let Some(entries) = self.take(at_least) {
+            return Ok(self.tell(entries, into));
         }
-        Ok(self.poll(into))
+        lock(&self.shared.0).waiters.enlist(at_least as u64);
+        // Whatever another thread takes meanwhile, this one takes so many or none.
+        let there = self.node.wait_quietly(deadline, || self.node.next_or_left(|| self.take(at_least)));
+        lock(&self.shared.0).waiters.delist();
+        let what = || format!("waiting for {at_least} operations in a completion queue, where {} are", self.len());
+        match there {
+            Some(Ok(entries)) => Ok(self.tell(entries, into)),
+            Some(Err(left)) => Err(self.node.failure(&what(), left)),
+            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
+        }
     }
 }

@@ -38,8 +38,17 @@ impl Node {
             Some(peer) => self.death_of(peer).map(|death| (peer, death)),
             None => self.death_of_all(),
         };
-        let left = || self.closing.load(Ordering::Relaxed).then_some(Failure::Left);
-        lost.map(|(peer, death)| Failure::PeerLost { peer, death }).or_else(left)
+        lost.map(|(peer, death)| Failure::PeerLost { peer, death }).or_else(|| self.has_left())
+    }
+
+    /// Has this node left the job, so that every operation of it has ended and nothing comes any more?
+    fn has_left(&self) -> Option<Failure> {
+        self.left.load(Ordering::Acquire).then_some(Failure::Left)
+    }
+
+    /// What is next of this node's own doing; or that there will be none.
+    pub fn next_or_left<T>(&self, next: impl FnMut() -> Option<T>) -> Option<Result<T, Failure>> {
+        mailbox::next_or_end(next, || self.has_left())
     }
 
     /// What is next of this peer, or of any; or why there will be none, when nothing of it is left (MEM-7.6).

@@ -90,6 +90,8 @@ pub(crate) struct Node {
     mourns: AtomicBool,
     publisher: Publisher,
     closing: AtomicBool,
+    /// All operations have ended, and nothing comes any more.
+    left: AtomicBool,
     helper_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -139,6 +141,7 @@ impl Node {
             mourns: AtomicBool::new(false),
             publisher,
             closing: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             helper_thread: Mutex::new(None),
         });
         let helper = helper::spawn(Arc::clone(&node)).map_err(|error| Error::system("starting the helper thread", error))?;
@@ -356,6 +359,7 @@ impl Node {
         }
         self.with_engine(|engine| {
             engine.end(&Failure::Left);
+            self.left.store(true, Ordering::Release);
             self.publisher.end();
             // Nobody serves page faults any more: who touches an array from here on sees its last bytes, and does not wait.
             engine.pages().release();

@@ -1,0 +1,45 @@
+//! A job that one thread leaves while others wait.
+
+use oikaze::job::{Alone, Settings};
+use oikaze::{Error, Region};
+use std::time::Duration;
+
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+
+/// MEM-7.6: who waits for what nobody does any more is told, whether it began to wait before or after.
+#[test]
+fn whatever_is_waited_for_the_wait_ends() {
+    let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
+    let (fifo, word) = (job.fifo("work", 2, 16).unwrap(), job.register(Region::zeroed(8).unwrap()).unwrap());
+    let (queue, counter) = (job.completion_queue(), job.counter());
+    let waits = [
+        std::thread::spawn(move || fifo.pop(&mut Vec::new(), PATIENCE)),
+        std::thread::spawn(move || word.wait_until(0, PATIENCE, |word| word != 0).map(drop)),
+        std::thread::spawn(move || queue.wait(1, PATIENCE, &mut Vec::new()).map(drop)),
+        std::thread::spawn(move || counter.wait(1, PATIENCE).map(drop)),
+    ];
+    drop(job);
+    for wait in waits {
+        let text = wait.join().unwrap().err().map(|error: Error| error.to_string()).expect("nothing comes");
+        assert!(text.contains("waiting") && text.contains("this node has left the job"), "{text}");
+    }
+}
+
+/// What was under way has ended by then, and is told.
+#[test]
+fn operations_under_way_are_told_before_the_wait_ends() {
+    let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
+    let queue = job.completion_queue();
+    let me = job.peer(0).unwrap();
+    // Nobody reads them: some wait for credit.
+    for number in 0..64 {
+        me.send(oikaze::Class::Ordered, number, &vec![0; 1 << 20]).into_queue(&queue, number).unwrap();
+    }
+    let wait = std::thread::spawn(move || {
+        let mut told = Vec::new();
+        queue.wait(64, PATIENCE, &mut told).map(|_| told)
+    });
+    drop(job);
+    let told = wait.join().unwrap().unwrap();
+    assert!(told.len() == 64 && told.iter().any(|one| one.outcome.is_ok()) && told.iter().any(|one| one.outcome.is_err()));
+}
