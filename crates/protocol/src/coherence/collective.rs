@@ -102,6 +102,10 @@ impl Coherence {
         }
         current.arrived = true;
         let doing = current.call.doing();
+        // Called before something of ours was refused: what the others would be told of may not be at its home (COH-8.4).
+        if let Some(broken) = &self.broken {
+            current.call = Call::Unfit(broken.to_string());
+        }
         let mut body = Writer::default();
         current.call.write(&mut body);
         vector.write(&mut body);

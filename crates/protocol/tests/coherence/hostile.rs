@@ -1,5 +1,6 @@
 //! Bytes that no honest peer would send (COH-9.1): refused, never a panic, and the job of the others stays right.
 
+use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Random};
 use oikaze_protocol::coherence::{Homes, KIND};
 use oikaze_protocol::limits::PAGE;
@@ -90,6 +91,29 @@ fn a_refused_message_fails_the_job_and_nobody_hangs() {
         for (rank, token) in (0..).zip(tokens) {
             let text = cluster.take(rank, token).unwrap().unwrap_err().to_string();
             assert!(text.contains("node 1 cannot") && text.contains(&format!("node {to} refused")), "{text}");
+        }
+    }
+}
+
+/// COH-5.4, COH-8.4: a diff refused after its node has called a barrier is not at its home, so the barrier may not end as if it were.
+#[test]
+fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        cluster.run(vec![Thread::new(1, vec![Op::Store(Cell::word(0, 0), 7)])]);
+        let node = &mut cluster.nodes[1];
+        let token = node.token();
+        node.coherence.barrier(token, &mut node.machine);
+        let (to, diff) = node.coherence.poll_message().unwrap();
+        assert_eq!(diff.head[..2], [KIND, 3]);
+        node.coherence.refused(diff.token, Refusal::NoRoom, &mut node.machine);
+        cluster.collect(1);
+        let others = [0, 2].map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))));
+        cluster.run_until_quiet();
+        for (rank, token) in [(1, token)].into_iter().chain(others) {
+            let text = cluster.take(rank, token).unwrap().unwrap_err().to_string();
+            assert!(text.contains(&format!("node {to} refused")), "node {rank}: {text}");
         }
     }
 }
