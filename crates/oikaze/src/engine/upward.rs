@@ -27,6 +27,10 @@ impl<P: Pages> Upper for Upward<'_, P> {
         rma::places(class, head)
     }
 
+    fn costs_credit(&self, head: &[u8], _: bool) -> bool {
+        rma::costs_credit(head)
+    }
+
     fn buffer(&mut self, len: usize) -> Vec<u8> {
         self.bodies.lend(len)
     }

@@ -69,6 +69,12 @@ pub fn kind(head: &[u8]) -> Kind {
     }
 }
 
+/// Does such a message take of the receiver's credit (MEM-8.1)?
+#[must_use]
+pub fn costs_credit(head: &[u8]) -> bool {
+    kind(head) == Kind::User
+}
+
 /// Is the body of such a message placed where it belongs, if the message is admitted at all?
 #[must_use]
 pub fn places(class: Class, head: &[u8]) -> bool {

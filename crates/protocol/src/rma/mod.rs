@@ -39,7 +39,7 @@ pub use destination::{Destination, read_rows};
 pub use element::{Accumulation, Combine, Element, Number};
 pub use event::{RmaError, RmaEvent, Value};
 pub use head::{Operation, Published, Signal, TicketId};
-pub use kind::{Kind, kind, places};
+pub use kind::{Kind, costs_credit, kind, places};
 pub use memory::{Memory, Rights};
 pub use refusals::{Access, Refusals, Refused};
 pub use user::{USER_HEAD, user_head, user_tag};

@@ -102,6 +102,12 @@ impl Inbox {
             Err(Taken::Duplicate) => return self.whole(number, body, above),
             Err(taken) => return taken,
         }
+        if above.upper.costs_credit(head, credited) != credited {
+            self.charge(credited, body.len() as u64);
+            above.refuse(number, Refusal::Malformed);
+            self.done(number, credited, body.len() as u64, above);
+            return Taken::New;
+        }
         if class != Class::Unordered && number != self.floor && !planted(Bug::DeliverOrderedEarly) {
             let Ok(head) = Head::try_from(head) else { return Taken::Wrong };
             if !self.reserve(number, body.len() as u64) {
@@ -134,9 +140,11 @@ impl Inbox {
         if now.is_none() && !self.has_room(number, collected) {
             return Taken::NoRoom;
         }
-        let admission = match above.upper.admit(above.from, number, class, head, len) {
-            Admission::Place if class != Class::Unordered => Admission::Assemble,
-            other => other,
+        let sound = above.upper.costs_credit(head, credited) == credited;
+        let admission = match sound.then(|| above.upper.admit(above.from, number, class, head, len)) {
+            None => Admission::Refuse(Refusal::Malformed),
+            Some(Admission::Place) if class != Class::Unordered => Admission::Assemble,
+            Some(other) => other,
         };
         self.charge(credited, len);
         match (admission, now) {

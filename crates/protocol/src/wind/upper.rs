@@ -113,6 +113,12 @@ pub trait Upper {
         false
     }
 
+    /// Does such a message cost credit, as its sender `said` or not (WIND-6.3)? What does not agree is refused.
+    fn costs_credit(&self, head: &[u8], said: bool) -> bool {
+        let _ = head;
+        said
+    }
+
     /// An empty buffer with room for so many bytes, for a message that was admitted with [`Admission::Assemble`]. It comes back as
     /// [`Delivered::Owned`].
     fn buffer(&mut self, len: usize) -> Vec<u8> {

@@ -187,7 +187,7 @@ impl Incoming {
         let number = self.next_number();
         delivery.messages += 1;
         delivery.bytes += len as u64;
-        if rma::kind(head) == rma::Kind::User {
+        if rma::costs_credit(head) {
             let charge = self.charge(len as u64)?;
             let mut body = upper.buffer(len);
             reader.append(heading.head, len, &mut body);
@@ -260,7 +260,7 @@ impl Incoming {
             Admission::Place => Way::Place,
             Admission::Assemble => {
                 let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
-                if rma::kind(&head) == rma::Kind::User {
+                if rma::costs_credit(&head) {
                     charge = self.charge(len)?;
                 } else {
                     reserved = reserved.min(RESERVED_MAX);

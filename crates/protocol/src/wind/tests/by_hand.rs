@@ -4,7 +4,7 @@ use super::channel::Faults;
 use super::world::{Node, Words, World};
 use crate::limits::DATAGRAM_MIN;
 use crate::wind::*;
-use crate::wire::{Builder, Hello, Open, RefusedMessage, SealKind, Shown, Told, View, Withdrawal};
+use crate::wire::{Builder, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View, Withdrawal};
 use std::vec::Vec;
 
 /// Node 0 is told this, in a datagram of this number of the small lane, as if by its peer.
@@ -87,6 +87,30 @@ fn what_came_back_fails_with_the_connection() {
             returned += usize::from(event == Event::Returned && connection.take_returned().is_some());
         }
         assert_eq!((failed, returned), (1, 0), "{ends}");
+    }
+}
+
+/// WIND-6.3: who sends what costs credit as if it cost none could fill the peer's memory, and was never charged for what is given back.
+#[test]
+fn what_is_not_credited_as_it_should_be_is_refused() {
+    for charges in [true, false] {
+        let mut world = established();
+        world.nodes[0].upper.charges = Some(charges);
+        let granted = world.nodes[0].connection.inbox.tell_credit();
+        let head = Words { id: 1, refuse: false, place: false }.head(0);
+        let credited = !charges;
+        for (number, class) in [(1, Class::Ordered), (2, Class::Unordered)] {
+            let message = SmallMessage { number, class, credited, head: &head, body: b"body" };
+            say(&mut world, NEW + number, |builder| builder.message(&message));
+            let open = Open { number: 10 + number, class, credited, head: &head, len: 10_000 };
+            say(&mut world, NEW + 10 + number, |builder| builder.open(&open));
+        }
+        let connection = &mut world.nodes[0].connection;
+        assert!(connection.refusals.queue.iter().all(|refused| refused.refusal == Refusal::Malformed));
+        assert_eq!((connection.refusals.len(), connection.inbox.held()), (4, 0));
+        let given_back = if credited { 2 * (10_000 + 128) + 2 * (4 + 128) } else { 0 };
+        assert_eq!(connection.inbox.tell_credit(), granted + given_back);
+        assert!(world.nodes[0].upper.delivered.is_empty());
     }
 }
 

@@ -82,6 +82,8 @@ pub struct Oracle {
     /// Bodies of credited messages the application has not read yet.
     pub unread: Vec<u64>,
     pub credited: BTreeSet<u64>,
+    /// Whether every message costs credit or none does, if not as its sender says.
+    pub charges: Option<bool>,
 }
 
 impl Oracle {
@@ -108,6 +110,10 @@ impl Upper for Oracle {
     fn places(&self, class: Class, head: &[u8]) -> bool {
         let words = Words::read(head);
         class == Class::Unordered && words.place && !words.refuse
+    }
+
+    fn costs_credit(&self, _: &[u8], said: bool) -> bool {
+        self.charges.unwrap_or(said)
     }
 
     fn place(&mut self, _: Rank, number: u64, offset: u64, bytes: &[u8]) {
