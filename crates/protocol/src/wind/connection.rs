@@ -334,6 +334,10 @@ impl Connection {
             if self.sending[lane].flight.probe_time().is_some_and(|at| at <= now) {
                 self.probe(now, lane);
             }
+            if self.sending[lane].flight.follow_time().is_some_and(|at| at <= now) {
+                self.sending[lane].flight.followed();
+                self.ping[lane] = true;
+            }
         }
         self.ask_for_credit(now);
     }

@@ -1,9 +1,11 @@
 //! What was sent and is neither acknowledged nor lost (WIND-5): small records in two rings, no allocation a datagram.
 
-use super::doubtful::{Doubt, Doubtful, Episode};
+mod losses;
+
+use super::doubtful::{Doubtful, Episode};
 use super::evidence::Witness;
-use super::loss::{self, Overtaker, Verdict};
-use super::pto::{Probe, Silence};
+use super::loss::Overtaker;
+use super::pto::Probe;
 use super::reordering::Reordering;
 use super::rtt::RoundTrip;
 use crate::limits::DATAGRAM_MIN;
@@ -12,9 +14,6 @@ use crate::wire::{Acknowledgement, FIRST_NUMBER, Lane};
 use alloc::collections::VecDeque;
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
-
-/// Datagrams whose content is sent again by a tail probe (RFC 9002, section 6.2.4).
-const PROBED: usize = 2;
 
 /// What a datagram carried that matters when it is acknowledged or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +96,8 @@ pub(crate) struct Flight {
     silent_since: Time,
     /// That datagram asked to be acknowledged at once.
     asked: bool,
+    /// A size probe went last, and so long nothing need follow whose acknowledgement would tell of its loss (WIND-8.2).
+    unfollowed: Option<Time>,
     doubtful: Doubtful,
     episode: Episode,
     reordering: Reordering,
@@ -121,6 +122,7 @@ impl Flight {
             last_step: Time(0),
             silent_since: Time(0),
             asked: false,
+            unfollowed: None,
             doubtful: Doubtful::default(),
             episode: Episode::default(),
             reordering: Reordering::default(),
@@ -171,7 +173,9 @@ impl Flight {
         self.sent.push_back(Sent { at: now, bytes, items, first_item });
         if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
             // Nobody waits for it: no window, no probe timeout.
+            self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));
         } else if elicits {
+            self.unfollowed = None;
             if self.datagrams == 0 {
                 self.silent_since = now;
             }
@@ -195,7 +199,9 @@ impl Flight {
         sent.bytes = 0;
         let start = usize::try_from(record.first_item - self.first_item).ok()?;
         let items = start..start + record.items as usize;
-        if !self.is_size_probe(&items) {
+        if self.is_size_probe(&items) {
+            self.unfollowed = None;
+        } else {
             self.in_flight -= u64::from(record.bytes);
             self.datagrams -= 1;
         }
@@ -284,98 +290,8 @@ impl Flight {
         round_trip
     }
 
-    /// Find what is lost by now. Calls `on_lost` for each datagram's items; when the latest of them was sent.
-    pub fn detect_lost(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Option<Time> {
-        self.loss_time = None;
-        let overtaker = self.overtaker?;
-        let (window, threshold) = (self.reordering.window(&self.rtt), self.reordering.threshold());
-        let mut latest = None;
-        let mut at = 0;
-        while let Some(sent) = self.sent.get(at) {
-            let number = self.first + at as u64;
-            if number >= overtaker.number {
-                break;
-            }
-            if sent.bytes > 0 {
-                let cause = match loss::judge((number, sent.at), overtaker, window, threshold, now) {
-                    Verdict::LostByReordering => Cause::Reordering,
-                    Verdict::LostByTime => Cause::Time,
-                    Verdict::Wait(until) => {
-                        self.loss_time = Some(until);
-                        break;
-                    }
-                };
-                latest = self.lose(at, now, cause, true, &mut on_lost).flatten().or(latest);
-            }
-            at += 1;
-        }
-        self.trim();
-        latest
-    }
-
-    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be reduced. Was it in flight? Then when
-    /// it was sent, unless it was a size probe, whose loss says nothing about congestion (WIND-8.2).
-    fn lose(
-        &mut self,
-        at: usize,
-        now: Time,
-        cause: Cause,
-        counts: bool,
-        on_lost: &mut impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
-    ) -> Option<Option<Time>> {
-        let (sent, items) = self.retire(at)?;
-        on_lost(cause, &mut self.items.range(items.clone()).copied());
-        if self.is_size_probe(&items) {
-            return Some(None);
-        }
-        let number = self.first + at as u64;
-        if matches!(cause, Cause::Reordering | Cause::Time) {
-            self.sizes.lost(number, sent.bytes);
-        }
-        let event = counts.then(|| {
-            let (event, begins) = self.episode.lost(sent.at, now);
-            if begins {
-                self.reordering.event();
-            }
-            event
-        });
-        let doubt = Doubt { number, sent: sent.at, bytes: sent.bytes, cause, event };
-        self.doubtful.add(doubt, self.items.range(items).copied());
-        Some(Some(sent.at))
-    }
-
     fn is_size_probe(&self, items: &Range<usize>) -> bool {
         !items.is_empty() && self.items.get(items.start) == Some(&Item::SizeProbe)
-    }
-
-    /// The path does not carry datagrams of more than `size` bytes: those in flight are lost, which is not congestion (WIND-8.4).
-    pub fn give_up_larger(&mut self, now: Time, size: usize, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) {
-        for at in 0..self.sent.len() {
-            if self.sent.get(at).is_some_and(|sent| sent.bytes as usize > size) {
-                self.lose(at, now, Cause::Size, false, &mut on_lost);
-            }
-        }
-        self.trim();
-    }
-
-    /// The probe timer ran out. What that means: of the datagrams in flight none, the oldest two or all count as lost, so that their
-    /// content is sent again (WIND-5.4).
-    pub fn ran_out(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Silence {
-        let silence = self.probe.ran_out();
-        let (mut left, counts) = match silence {
-            Silence::Ask => (0, false),
-            Silence::Tail { .. } => (PROBED, false),
-            Silence::Lost { .. } => (usize::MAX, true),
-        };
-        let mut at = 0;
-        while left > 0 && at < self.sent.len() {
-            if self.lose(at, now, Cause::Probe, counts, &mut on_lost).flatten().is_some() {
-                left -= 1;
-            }
-            at += 1;
-        }
-        self.trim();
-        silence
     }
 
     /// Since when nothing of what is in flight was acknowledged.
@@ -390,6 +306,22 @@ impl Flight {
     /// When the probe timer runs out.
     pub fn probe_time(&self) -> Option<Time> {
         (self.datagrams > 0).then(|| self.last_step + self.probe.timeout(&self.rtt, self.asked))
+    }
+
+    /// When something must follow a size probe.
+    pub fn follow_time(&self) -> Option<Time> {
+        self.unfollowed
+    }
+
+    /// It is to follow now.
+    pub fn followed(&mut self) {
+        self.unfollowed = None;
+    }
+
+    /// Datagrams of which something is remembered.
+    #[cfg(test)]
+    pub fn records(&self) -> usize {
+        self.sent.len()
     }
 
     /// Give memory back while idle.

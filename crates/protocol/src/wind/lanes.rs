@@ -90,11 +90,8 @@ impl Sending {
         self.gate.opens().filter(|_| self.flight.in_flight() < self.controller.window())
     }
 
-    /// The earlier of the two at which something in flight is to be given up.
+    /// The earliest at which something in flight is to be given up or asked for.
     pub fn next_timeout(&self) -> Option<Time> {
-        match (self.flight.loss_time(), self.flight.probe_time()) {
-            (Some(lost), Some(probe)) => Some(lost.min(probe)),
-            (lost, probe) => lost.or(probe),
-        }
+        [self.flight.loss_time(), self.flight.probe_time(), self.flight.follow_time()].into_iter().flatten().min()
     }
 }

@@ -227,3 +227,32 @@ fn a_thousand_changing_paths() {
         });
     }
 }
+
+/// WIND-8.2: a size probe that was the last to go is decided all the same: what is behind it in memory is bounded, and the next one goes.
+#[test]
+fn a_lost_size_probe_that_nothing_follows_is_decided() {
+    let mut world = World::established(jumbo(), Faults::default(), 1);
+    world.run(World::is_idle);
+    let now = world.now;
+    let path = world.nodes[0].connection.path().unwrap();
+    world.nodes[0].connection.too_big(now, path, ETHERNET);
+    world.fits[1] = ETHERNET;
+    // WIND-8.7: now the ceiling is asked for again.
+    world.run_for(Duration::from_secs(6));
+    world.run(World::is_idle);
+    let (now, before) = (world.now, statistics(&world).size_probes_sent);
+    world.nodes[0].connection.post(now, message(1, 8)).unwrap();
+    world.run(|world| statistics(world).size_probes_sent > before);
+    // From here on node 0 has nothing to say but what it acknowledges.
+    let mut most = 0;
+    world.nodes[1].connection.post(now, bulk(2, 20_000_000)).unwrap();
+    world.run(|world| {
+        most = most.max(world.nodes[0].connection.sending.small.flight.records());
+        world.nodes[1].connection.outbox.is_empty()
+    });
+    assert!(most < 64, "{most} datagrams remembered");
+    assert_eq!(statistics(&world).size_probes_lost, before + 1);
+    let now = world.now;
+    world.nodes[0].connection.post(now, message(3, 8)).unwrap();
+    world.run(|world| statistics(world).size_probes_sent == before + 2);
+}

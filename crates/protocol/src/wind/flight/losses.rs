@@ -1,0 +1,102 @@
+//! What counts as lost: overtaken, too large for its path, or unanswered for too long (WIND-5.2, WIND-5.4, WIND-8.4).
+
+use super::super::doubtful::Doubt;
+use super::super::loss::{self, Verdict};
+use super::super::pto::Silence;
+use super::{Cause, Flight, Item};
+use crate::time::Time;
+
+/// Datagrams whose content is sent again by a tail probe (RFC 9002, section 6.2.4).
+const PROBED: usize = 2;
+
+impl Flight {
+    /// Find what is lost by now. Calls `on_lost` for each datagram's items; when the latest of them was sent.
+    pub fn detect_lost(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Option<Time> {
+        self.loss_time = None;
+        let overtaker = self.overtaker?;
+        let (window, threshold) = (self.reordering.window(&self.rtt), self.reordering.threshold());
+        let mut latest = None;
+        let mut at = 0;
+        while let Some(sent) = self.sent.get(at) {
+            let number = self.first + at as u64;
+            if number >= overtaker.number {
+                break;
+            }
+            if sent.bytes > 0 {
+                let cause = match loss::judge((number, sent.at), overtaker, window, threshold, now) {
+                    Verdict::LostByReordering => Cause::Reordering,
+                    Verdict::LostByTime => Cause::Time,
+                    Verdict::Wait(until) => {
+                        self.loss_time = Some(until);
+                        break;
+                    }
+                };
+                latest = self.lose(at, now, cause, true, &mut on_lost).flatten().or(latest);
+            }
+            at += 1;
+        }
+        self.trim();
+        latest
+    }
+
+    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be reduced. Was it in flight? Then when
+    /// it was sent, unless it was a size probe, whose loss says nothing about congestion (WIND-8.2).
+    fn lose(
+        &mut self,
+        at: usize,
+        now: Time,
+        cause: Cause,
+        counts: bool,
+        on_lost: &mut impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Option<Option<Time>> {
+        let (sent, items) = self.retire(at)?;
+        on_lost(cause, &mut self.items.range(items.clone()).copied());
+        if self.is_size_probe(&items) {
+            return Some(None);
+        }
+        let number = self.first + at as u64;
+        if matches!(cause, Cause::Reordering | Cause::Time) {
+            self.sizes.lost(number, sent.bytes);
+        }
+        let event = counts.then(|| {
+            let (event, begins) = self.episode.lost(sent.at, now);
+            if begins {
+                self.reordering.event();
+            }
+            event
+        });
+        let doubt = Doubt { number, sent: sent.at, bytes: sent.bytes, cause, event };
+        self.doubtful.add(doubt, self.items.range(items).copied());
+        Some(Some(sent.at))
+    }
+
+    /// The path does not carry datagrams of more than `size` bytes: those in flight are lost, which is not congestion (WIND-8.4).
+    pub fn give_up_larger(&mut self, now: Time, size: usize, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) {
+        for at in 0..self.sent.len() {
+            if self.sent.get(at).is_some_and(|sent| sent.bytes as usize > size) {
+                self.lose(at, now, Cause::Size, false, &mut on_lost);
+            }
+        }
+        self.trim();
+    }
+
+    /// The probe timer ran out. What that means: of the datagrams in flight none, the oldest two or all count as lost, so that their
+    /// content is sent again (WIND-5.4).
+    pub fn ran_out(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Silence {
+        let silence = self.probe.ran_out();
+        let (mut left, counts) = match silence {
+            Silence::Ask => (0, false),
+            Silence::Tail { .. } => (PROBED, false),
+            Silence::Lost { .. } => (usize::MAX, true),
+        };
+        let mut at = 0;
+        while left > 0 && at < self.sent.len() {
+            if self.lose(at, now, Cause::Probe, counts, &mut on_lost).flatten().is_some() {
+                left -= 1;
+            }
+            at += 1;
+        }
+        self.trim();
+        silence
+    }
+}
