@@ -7,6 +7,7 @@
 use super::allowance::Allowance;
 use super::bodies::Bodies;
 use super::foresight::Foresight;
+use super::peer::Peer;
 use super::peers::Peers;
 use super::priority::Priority;
 use super::seal::{Checksum, HandshakeSeal};
@@ -201,7 +202,8 @@ fn introduced(
         allowance.used();
         return Err(Dropped::Unauthentic);
     }
-    let path = known.or_else(|| peers.get_mut(rank)?.learn_path(from)).ok_or(Dropped::Stranger)?;
+    let learn = |peer: &mut Peer| peer.connection.is_fresh(view).then(|| peer.learn_path(from)).flatten();
+    let path = known.or_else(|| learn(peers.get_mut(rank)?)).ok_or(Dropped::Stranger)?;
     Ok((rank, path))
 }
 
@@ -293,5 +295,24 @@ mod tests {
             a.turn(now);
             b.turn(now);
         }
+    }
+
+    /// WIND-1.9: handshakes said again from anywhere make no address known.
+    #[test]
+    fn a_handshake_said_again_takes_up_no_addresses() {
+        let (to, from) = (Queue::default(), Queue::default());
+        let mut a = Node::new(0, 2, Wire { to: Arc::clone(&to), from: Arc::clone(&from), ..Wire::default() });
+        let mut b = Node::new(1, 2, Wire { to: from, from: to, ..Wire::default() });
+        a.turn(Time(0));
+        let hello = open(&b.engine.link_mut().from).back().unwrap().clone();
+        b.turn(Time(0));
+        let Engine { peers, handshake_seal, door, .. } = &mut b.engine;
+        let known = peers.get(0).unwrap().addresses.len();
+        let mut seen = |port| {
+            let view = View::parse(&hello).unwrap();
+            introduced(&view, SocketAddr::from(([10, 0, 0, 1], port)), peers, (handshake_seal, door), 1, Time(0))
+        };
+        assert!((1..=40).all(|port| seen(port) == Err(Dropped::Stranger)));
+        assert_eq!(peers.get(0).unwrap().addresses.len(), known);
     }
 }

@@ -11,6 +11,7 @@ use crate::limits::{HELLO_INTERVAL_MAX, HELLO_INTERVAL_MIN};
 use crate::time::Time;
 use crate::wire::{Builder, Hello, Refuse, SealKind, Shown};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::time::Duration;
 
 /// What a handshake frame has changed (WIND-1.2).
@@ -42,6 +43,8 @@ pub(super) struct Handshake {
     paths: u8,
     state: State,
     pub them: Option<Introduction>,
+    /// The number of its latest HELLO.
+    heard: u64,
     /// Which of the peer's paths brought its latest HELLO.
     their_path: u8,
     pub path: Option<u8>,
@@ -64,6 +67,7 @@ impl Handshake {
             paths: paths.max(1),
             state: State::Idle,
             them: None,
+            heard: 0,
             their_path: 0,
             path: None,
             began: now,
@@ -107,29 +111,42 @@ impl Handshake {
         self.next_hello
     }
 
-    /// A HELLO came on `path`.
-    pub fn hello(&mut self, now: Time, hello: &Hello, path: u8) -> Heard {
+    /// Is this HELLO the latest of a process as new as the one we know (WIND-1.7)? An earlier one anybody may say again who has seen
+    /// it (WIND-1.9).
+    pub fn is_fresh(&self, hello: &Hello, number: u64) -> bool {
+        let mine = &hello.mine;
+        self.them.is_none_or(|them| match mine.incarnation.cmp(&them.incarnation) {
+            Ordering::Less => false,
+            Ordering::Greater => true,
+            Ordering::Equal if mine.connection == them.connection => number > self.heard,
+            // The same process under another id: believed only from one that has seen who we are, and not any more once established.
+            Ordering::Equal => self.state != State::Established && self.shown(hello).is_some(),
+        })
+    }
+
+    /// What it shows of us, if it has heard of us.
+    fn shown(&self, hello: &Hello) -> Option<Shown> {
+        hello.yours.filter(|yours| yours.connection == self.me.connection && yours.incarnation == self.me.incarnation)
+    }
+
+    /// A HELLO of this number came on `path`.
+    pub fn hello(&mut self, now: Time, hello: &Hello, number: u64, path: u8) -> Heard {
+        if !self.is_fresh(hello, number) {
+            return Heard::Stale;
+        }
         if let Some(misfit) = self.misfit(hello) {
             let HandshakeRefusal { misfit: what, mine, theirs, .. } = misfit;
             let incarnation = hello.mine.incarnation;
             self.refuse = Some((Refuse { rank: self.me.rank, misfit: what, mine, yours: theirs, incarnation }, path));
             return Heard::Misfit(misfit);
         }
-        let shows_me = hello.yours.filter(|y| y.connection == self.me.connection && y.incarnation == self.me.incarnation);
+        let shows_me = self.shown(hello);
         let heard = match self.them {
-            Some(them) if hello.mine.incarnation < them.incarnation => return Heard::Stale,
             Some(them) if hello.mine.incarnation > them.incarnation => self.begin_anew(now, hello),
-            // The same process under another id: believed only from one that has seen who we are, and not any more once
-            // established (WIND-1.7).
-            Some(them) if hello.mine.connection != them.connection => {
-                if shows_me.is_none() || self.state == State::Established {
-                    return Heard::Stale;
-                }
-                Heard::Nothing
-            }
             _ => Heard::Nothing,
         };
         self.them = Some(hello.mine);
+        self.heard = number;
         self.their_path = hello.path;
         self.call(now);
         if hello.answer_wanted {

@@ -4,6 +4,7 @@ use super::arrivals::Wants;
 use super::congestion::Sample;
 use super::connection::{Connection, FAREWELLS, Phase};
 use super::flight::{Acked, Item};
+use super::handshake::Heard;
 use super::inbox::Taken;
 use super::lanes::Sending;
 use super::upper::Above;
@@ -104,19 +105,33 @@ impl Connection {
             self.statistics.stale += 1;
             return;
         }
+        let number = view.header().number;
+        let mut lives = false;
         for frame in view.frames().flatten() {
             let heard = match frame {
-                Frame::Hello(hello) if hello.mine.rank == self.peer => self.handshake.hello(now, &hello, path),
+                Frame::Hello(hello) if hello.mine.rank == self.peer => self.handshake.hello(now, &hello, number, path),
                 Frame::Refuse(refuse) => self.handshake.refused(&refuse),
-                _ => super::handshake::Heard::Stale,
+                _ => Heard::Stale,
             };
+            lives |= !matches!(heard, Heard::Stale | Heard::Misfit(_));
             if self.phase == Phase::Open {
                 self.heard(now, heard, upper);
             }
         }
-        if self.is_established() {
+        if lives && self.is_established() {
             self.liveness.heard(now);
         }
+    }
+
+    /// May the address that this handshake datagram came from be remembered as the peer's? Not if anybody may have sent it again, who has
+    /// seen it (WIND-1.9).
+    #[must_use]
+    pub fn is_fresh(&self, view: &View<'_>) -> bool {
+        view.frames().flatten().any(|frame| match frame {
+            Frame::Hello(hello) => self.handshake.is_fresh(&hello, view.header().number),
+            Frame::Refuse(refuse) => self.handshake.refused(&refuse) != Heard::Stale,
+            _ => false,
+        })
     }
 
     fn receive_data(&mut self, now: Time, view: &View<'_>, contents: &Contents<'_>, path: u8, upper: &mut impl Upper) {

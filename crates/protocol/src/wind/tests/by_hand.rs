@@ -156,3 +156,18 @@ fn numbers_that_no_datagram_has_are_not_taken_in() {
     assert_eq!(world.nodes[0].connection.statistics().duplicate_datagrams, 1);
     assert!(world.nodes[0].connection.transmit(world.now, &mut Vec::new()).is_some());
 }
+
+/// WIND-1.9, WIND-7.2: who repeats what a peer once said does not keep it alive, and gets no answer.
+#[test]
+fn an_old_hello_is_no_sign_of_life() {
+    let mut world = established();
+    world.nodes[1].asleep = true;
+    let (begun, answers) = (world.now, world.nodes[0].connection.statistics().handshakes_sent);
+    while world.nodes[0].connection.is_established() {
+        greet(&mut world, 1, 10);
+        world.run_for(std::time::Duration::from_secs(1));
+        assert!(world.now - begun < 2 * Settings::default().failure_time);
+    }
+    assert_eq!(world.nodes[0].events.last(), Some(&Event::Dead(Death::Silent)));
+    assert_eq!(world.nodes[0].connection.statistics().handshakes_sent, answers);
+}
