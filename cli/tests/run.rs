@@ -213,3 +213,21 @@ fn help_teaches() {
         assert!(out.contains(word), "{out}");
     }
 }
+
+/// However few descriptors a program may have, it works or says what is wanting: it does not panic, and nothing hangs.
+#[test]
+fn too_few_descriptors_are_told() {
+    let mut refused = 0;
+    for limit in 4..40 {
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", &format!("ulimit -n {limit} && exec {OIKAZE} hello")]);
+        let (status, _, err) = finish(&mut command);
+        if status != Some(0) {
+            refused += 1;
+            let says = err.contains("Too many open files")
+                && ["raise ulimit -n", "oikaze doctor"].iter().any(|advice| err.contains(advice));
+            assert!(says && !err.contains("panicked"), "{limit}: {status:?} {err}");
+        }
+    }
+    assert!(refused > 0);
+}

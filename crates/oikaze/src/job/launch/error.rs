@@ -49,7 +49,7 @@ pub enum LaunchError {
     #[error(transparent)]
     Job(#[from] JobError),
     /// The system refused something.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {source}{}", crate::error::remedy(source))]
     System {
         /// What was being done.
         doing: String,
