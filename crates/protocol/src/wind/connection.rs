@@ -1,4 +1,5 @@
-//! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`, the way out in `transmit`.
+//! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`, the way out in `transmit`,
+//! what time brings in `timers`.
 
 use super::arrivals::Arrivals;
 use super::beside::Beside;
@@ -6,7 +7,7 @@ use super::congestion::Gate;
 use super::handshake::{Handshake, Heard};
 use super::inbox::Inbox;
 use super::lanes::{PerLane, Sending};
-use super::liveness::{Liveness, Pulse};
+use super::liveness::Liveness;
 use super::mtu::Mtu;
 use super::outbox::Outbox;
 use super::outgoing::Sizes;
@@ -15,7 +16,7 @@ use super::refusals::Refusals;
 use super::rtt::RoundTrip;
 use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
-use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, PROBE_MAX, QUIET_MAX, SMALL_WINDOW_MAX};
+use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::Lane;
@@ -274,95 +275,6 @@ impl Connection {
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
-    }
-
-    /// When [`timeout`](Self::timeout) wants to be called at the latest.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Time> {
-        match self.phase {
-            Phase::Dead(_) => return None,
-            Phase::Closing { next, .. } => return Some(next),
-            Phase::Open => {}
-        }
-        let ends = self.ends.map(|(at, _)| at);
-        if !self.handshake.is_established() {
-            let gives_up = self.handshake.is_calling().then(|| self.handshake.began() + self.settings.connect_time);
-            return [gives_up, ends, self.handshake.next_timeout()].into_iter().flatten().min();
-        }
-        let mut first = self.liveness.next_timeout();
-        let mut consider = |at: Option<Time>| first = at.map_or(first, |at| first.min(at));
-        consider(ends);
-        consider(self.arrivals.small.deadline());
-        consider(self.arrivals.bulk.deadline());
-        consider(self.sending.small.next_timeout());
-        consider(self.sending.bulk.next_timeout());
-        if self.outbox.has_bulk() {
-            consider(self.sending.bulk.pace_time());
-        }
-        if self.outbox.is_blocked() {
-            consider(Some(self.credit_ask));
-        }
-        Some(first)
-    }
-
-    /// Mark what has become due. Calling it early is harmless.
-    pub fn timeout(&mut self, now: Time) {
-        self.heed_beside();
-        self.liveness.look(now);
-        self.sending.both_mut().into_iter().for_each(|sending| sending.gate.look(now));
-        if self.phase != Phase::Open {
-            return;
-        }
-        if let Some((_, death)) = self.ends.filter(|(at, _)| *at <= now) {
-            return self.die(death);
-        }
-        if !self.handshake.is_established() {
-            if self.handshake.is_calling() && now - self.handshake.began() >= self.settings.connect_time {
-                self.die(Death::Unreachable);
-            }
-            return;
-        }
-        match self.liveness.check(now) {
-            Pulse::Dead => return self.die(Death::Silent),
-            Pulse::Ask => self.ask(),
-            Pulse::Fine => {}
-        }
-        for lane in Lane::BOTH {
-            if self.sending[lane].flight.loss_time().is_some_and(|at| at <= now) {
-                self.detect_lost(now, lane);
-            }
-            if self.sending[lane].flight.probe_time().is_some_and(|at| at <= now) {
-                self.probe(now, lane);
-            }
-            if self.sending[lane].flight.follow_time().is_some_and(|at| at <= now) {
-                self.sending[lane].flight.followed();
-                self.ping[lane] = true;
-            }
-        }
-        self.ask_for_credit(now);
-    }
-
-    /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost. A good moment to give
-    /// memory back.
-    fn ask(&mut self) {
-        self.ping.small = !planted(Bug::ForgetKeepalive);
-        if self.is_idle() {
-            self.outbox.shrink();
-            self.inbox.shrink();
-            self.sending.both_mut().into_iter().for_each(|sending| sending.flight.shrink());
-            self.events.shrink_to(8);
-        }
-    }
-
-    /// WIND-6.4: an ACK that granted credit may have been lost, and nobody would send it again.
-    fn ask_for_credit(&mut self, now: Time) {
-        if !self.outbox.is_blocked() {
-            self.credit_interval = Probe::base(&self.sending.small.flight.rtt, true);
-        } else if self.credit_ask <= now {
-            self.ping.small |= self.sending.small.flight.is_empty();
-            self.credit_ask = now + self.credit_interval;
-            self.credit_interval = (self.credit_interval * 2).min(PROBE_MAX);
-        }
     }
 
     /// Both ends know each other now.

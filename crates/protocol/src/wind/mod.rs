@@ -37,6 +37,7 @@ mod snapshot;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod transmit;
 mod upper;
 
