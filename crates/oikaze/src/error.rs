@@ -143,14 +143,7 @@ impl Error {
 
 /// What to do about it.
 pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
-    match Errno::from_io_error(source) {
-        Some(Errno::MFILE) => "; raise ulimit -n",
-        Some(Errno::NFILE) => "; raise fs.file-max",
-        Some(Errno::AGAIN) => "; more threads than ulimit -u or the container's pids limit allows?",
-        Some(Errno::NOMEM) => "; use less memory, or look at ulimit -v and the container's memory limit",
-        Some(Errno::PERM | Errno::ACCESS) => "; the sandbox forbids it: see `oikaze doctor`",
-        _ => "",
-    }
+    Errno::from_io_error(source).map_or("", oikaze_os::remedy)
 }
 
 fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {

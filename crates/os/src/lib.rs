@@ -13,6 +13,7 @@
 //! - [`neighbour`]: nodes of one machine, with memory and a Unix socket between them.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.
 //! - [`process`]: signals as messages, children that cannot outlive their launcher.
+//! - [`remedy()`]: what to do about what the system refuses.
 //! - [`ring`]: submission and completion rings.
 //! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
 #![warn(missing_docs)]
@@ -31,5 +32,8 @@ mod models;
 pub mod neighbour;
 pub mod probe;
 pub mod process;
+mod remedy;
 pub mod ring;
 pub mod without;
+
+pub use remedy::remedy;

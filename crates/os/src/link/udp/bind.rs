@@ -119,7 +119,7 @@ pub enum BindError {
         why: Errno,
     },
     /// A system call failed.
-    #[error("could not {what}: {why}{}", remedy(*why))]
+    #[error("could not {what}: {why}{}", crate::remedy(*why))]
     System {
         /// What was tried.
         what: &'static str,
@@ -138,17 +138,6 @@ impl BindError {
             Errno::ACCESS | Errno::PERM => BindError::Forbidden { address, port: at.port(), why },
             why => BindError::System { what: "bind a UDP socket", why },
         }
-    }
-}
-
-/// What to do about it.
-fn remedy(why: Errno) -> &'static str {
-    match why {
-        Errno::MFILE => "; raise ulimit -n",
-        Errno::NFILE => "; raise fs.file-max",
-        Errno::NOMEM | Errno::NOBUFS => "; use less memory, or raise the container's memory limit",
-        Errno::PERM | Errno::ACCESS => "; the sandbox forbids it: see `oikaze doctor`",
-        _ => "",
     }
 }
 

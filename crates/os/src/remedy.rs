@@ -1,0 +1,16 @@
+//! What to do about what the system refuses.
+
+use rustix::io::Errno;
+
+/// The end of an error's text, behind the system's own message; nothing if there is nothing to say.
+#[must_use]
+pub fn remedy(why: Errno) -> &'static str {
+    match why {
+        Errno::MFILE => "; raise ulimit -n",
+        Errno::NFILE => "; raise fs.file-max",
+        Errno::AGAIN => "; more threads than ulimit -u or the container's pids limit allows?",
+        Errno::NOMEM | Errno::NOBUFS => "; use less memory, or look at ulimit -v and the container's memory limit",
+        Errno::PERM | Errno::ACCESS => "; the sandbox forbids it: see `oikaze doctor`",
+        _ => "",
+    }
+}
