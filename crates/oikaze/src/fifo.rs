@@ -77,10 +77,7 @@ impl Fifo {
             Err(error) => Some(Err(error)),
         };
         let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
-        match self.node.wait(deadline, || self.node.next_or_loss(None, &mut popped)) {
-            Some(Ok(outcome)) => Ok(outcome?),
-            Some(Err(loss)) => Err(self.node.failure(&what(), loss)),
-            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
-        }
+        let outcome = self.node.wait(deadline, || self.node.next_or_loss(None, &mut popped));
+        Ok(self.node.awaited(what, begun, outcome)??)
     }
 }

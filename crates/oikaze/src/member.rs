@@ -148,11 +148,8 @@ impl Job {
         let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        match self.node.wait(deadline, || self.node.next_or_loss(from, next)) {
-            Some(Ok(arrived)) => Ok(arrived),
-            Some(Err(loss)) => Err(self.node.failure(&"receiving a message", loss)),
-            None => Err(Error::Timeout { what: "receiving a message".into(), waited: begun.elapsed() }),
-        }
+        let arrived = self.node.wait(deadline, || self.node.next_or_loss(from, next));
+        self.node.awaited(|| "receiving a message".into(), begun, arrived)
     }
 
     /// A message, if one has arrived.

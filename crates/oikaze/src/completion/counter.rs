@@ -1,8 +1,8 @@
 //! Completion counters: who waits for the last of many operations is woken once.
 
+use crate::Result;
 use crate::engine::{Outcome, Sink};
 use crate::node::{Node, Waiters, lock};
-use crate::{Error, Result};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -97,10 +97,6 @@ impl Counter {
         let counts = self.node.wait_quietly(deadline, || self.node.next_or_left(ready));
         lock(&self.shared.0).waiters.delist();
         let what = || format!("waiting until {ended} operations have ended, of which {} have", self.counts().ended());
-        match counts {
-            Some(Ok(counts)) => Ok(counts),
-            Some(Err(left)) => Err(self.node.failure(&what(), left)),
-            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
-        }
+        self.node.awaited(what, begun, counts)
     }
 }

@@ -1,9 +1,9 @@
 //! Completion queues: each operation that ended is told once, with the number its caller gave it.
 
+use crate::Result;
 use crate::engine::{Failure, Outcome, Sink, Value};
 use crate::node::{Node, Waiters, lock};
 use crate::operation::What;
-use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -136,10 +136,6 @@ impl CompletionQueue {
         let there = self.node.wait_quietly(deadline, || self.node.next_or_left(|| self.take(at_least)));
         lock(&self.shared.0).waiters.delist();
         let what = || format!("waiting for {at_least} operations in a completion queue, where {} are", self.len());
-        match there {
-            Some(Ok(entries)) => Ok(self.tell(entries, into)),
-            Some(Err(left)) => Err(self.node.failure(&what(), left)),
-            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
-        }
+        self.node.awaited(what, begun, there).map(|entries| self.tell(entries, into))
     }
 }

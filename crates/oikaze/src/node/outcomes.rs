@@ -20,14 +20,25 @@ impl Node {
         mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
         limit: Option<Duration>,
     ) -> Result<Value> {
-        let outcome = ready().ok_or(()).or_else(|()| {
-            let begun = Instant::now();
-            self.wait(limit.and_then(|limit| begun.checked_add(limit)), ready).ok_or(begun)
-        });
-        match outcome {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(failure)) => Err(self.failure(what, failure)),
-            Err(begun) => Err(Error::Timeout { what: what.to_string(), waited: begun.elapsed() }),
+        if let Some(outcome) = ready() {
+            return outcome.map_err(|failure| self.failure(what, failure));
+        }
+        let begun = Instant::now();
+        let outcome = self.wait(limit.and_then(|limit| begun.checked_add(limit)), ready);
+        self.awaited(|| what.to_string(), begun, outcome)
+    }
+
+    /// What a wait that began then has brought; or the error that says why there is none, or that it took too long.
+    pub fn awaited<T>(
+        &self,
+        what: impl FnOnce() -> String,
+        begun: Instant,
+        brought: Option<std::result::Result<T, Failure>>,
+    ) -> Result<T> {
+        match brought {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(failure)) => Err(self.failure(&what(), failure)),
+            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
         }
     }
 

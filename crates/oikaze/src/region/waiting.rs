@@ -1,8 +1,8 @@
 //! Waiting for a word of a region that peers change.
 
 use super::{Inner, LocalRegion};
+use crate::Result;
 use crate::engine::Failure;
-use crate::{Error, Result};
 use oikaze_os::cpu::between_looks;
 use oikaze_os::memory::RegionKind;
 use oikaze_protocol::Rank;
@@ -46,7 +46,7 @@ impl LocalRegion {
                 if loss.is_some() || limit.is_some_and(|limit| begun.elapsed() >= limit) {
                     // What was done before that is seen now.
                     word = region.load_u64(offset)?;
-                    return if until(word) { Ok(word) } else { Err(self.in_vain(offset, begun, loss)) };
+                    return if until(word) { Ok(word) } else { self.awaited(offset, begun, loss.map(Err)) };
                 }
                 changes = 0;
             }
@@ -68,21 +68,14 @@ impl LocalRegion {
         let Inner { node, region, .. } = &*self.inner;
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-        match node.wait(deadline, || node.next_or_loss(by, changed)) {
-            Some(Ok(word)) => Ok(word),
-            Some(Err(loss)) => Err(self.in_vain(offset, begun, Some(loss))),
-            None => Err(self.in_vain(offset, begun, None)),
-        }
+        let word = node.wait(deadline, || node.next_or_loss(by, changed));
+        self.awaited(offset, begun, word)
     }
 
-    /// Nobody changes it any more; or it has lasted for too long.
-    #[cold]
-    fn in_vain(&self, offset: u64, begun: Instant, loss: Option<Failure>) -> Error {
-        let what = format!("waiting for the word at offset {offset} of a region");
-        match loss {
-            Some(loss) => self.inner.node.failure(&what, loss),
-            None => Error::Timeout { what, waited: begun.elapsed() },
-        }
+    /// What the wait has brought: the word; or that nobody changes it any more, or that it has lasted for too long.
+    #[inline(never)]
+    fn awaited(&self, offset: u64, begun: Instant, brought: Option<Result<u64, Failure>>) -> Result<u64> {
+        self.inner.node.awaited(|| format!("waiting for the word at offset {offset} of a region"), begun, brought)
     }
 
     /// May a neighbour have mapped it?
