@@ -139,6 +139,7 @@ impl Coherence {
         }
         self.knowledge.forget(&base);
         self.epoch += 1;
+        self.forget_known_locks();
         if let Outcome::Dead(rank) = outcome {
             let error = CoherenceError::NodeDead { doing: current.call.doing().to_string(), rank };
             self.fail(current.token, error);

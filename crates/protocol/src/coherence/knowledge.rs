@@ -33,6 +33,11 @@ impl Vector {
         }
     }
 
+    /// Is nothing known to the other that is not known to this one?
+    pub fn covers(&self, other: &Vector) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine >= theirs)
+    }
+
     pub fn merge(&mut self, other: &Vector) {
         self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }

@@ -9,10 +9,16 @@ use super::post::Purpose;
 use crate::Rank;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 
 /// Requests waiting for one lock.
 const QUEUE_MAX: usize = 1 << 16;
+
+/// Idle locks of which each has a vector time of its own; beyond this they share one (COH-7.6).
+const KEPT_APART: usize = 1 << 12;
+
+/// Locks held or waited for.
+const LOCKS_MAX: usize = 1 << 20;
 
 /// One request: who, its number there, and what it knew when it asked.
 #[derive(Debug)]
@@ -22,17 +28,80 @@ struct Waiting {
     vector: Vector,
 }
 
+/// What the last holders of a lock knew, and how many collectives they had passed.
+#[derive(Clone, Debug)]
+struct Past {
+    vector: Vector,
+    epoch: u64,
+}
+
 /// One lock.
 #[derive(Debug)]
-pub(super) struct Managed {
+struct Lock {
     holder: Option<(Rank, u64)>,
     queue: VecDeque<Waiting>,
-    /// What its last holders knew.
-    vector: Vector,
-    /// How many collectives they had passed.
-    epoch: u64,
+    past: Past,
     /// Somebody died holding it: what it protects may be half changed.
     broken: Option<Rank>,
+}
+
+/// The locks that this node manages.
+#[derive(Debug)]
+pub(super) struct Managed {
+    locks: BTreeMap<u64, Lock>,
+    /// The past of all locks that are not kept.
+    forgotten: Past,
+    /// With so many kept, the idle ones are forgotten.
+    forget_at: usize,
+}
+
+impl Past {
+    fn merge(&mut self, vector: &Vector, epoch: u64) {
+        self.vector.merge(vector);
+        self.epoch = self.epoch.max(epoch);
+    }
+}
+
+impl Lock {
+    fn is_idle(&self) -> bool {
+        self.holder.is_none() && self.queue.is_empty() && self.broken.is_none()
+    }
+}
+
+impl Managed {
+    pub fn new(nodes: u32) -> Managed {
+        Managed { locks: BTreeMap::new(), forgotten: Past { vector: Vector::new(nodes), epoch: 0 }, forget_at: KEPT_APART }
+    }
+
+    /// The lock of this number, which perhaps nobody has had yet.
+    fn entry(&mut self, number: u64) -> Result<&mut Lock, Refusal> {
+        if self.locks.len() >= self.forget_at && !self.locks.contains_key(&number) {
+            self.forget(|_| true);
+            if self.locks.len() >= LOCKS_MAX {
+                return Err(Refusal::NoRoom);
+            }
+        }
+        let Managed { locks, forgotten, .. } = self;
+        Ok(locks.entry(number).or_insert_with(|| Lock {
+            holder: None,
+            queue: VecDeque::new(),
+            past: forgotten.clone(),
+            broken: None,
+        }))
+    }
+
+    /// Keep idle locks of such a past no longer apart. Who acquires one of them learns more than it must, never less.
+    fn forget(&mut self, may_be: impl Fn(&Past) -> bool) {
+        let Managed { locks, forgotten, .. } = self;
+        locks.retain(|_, lock| {
+            let keeps = !lock.is_idle() || !may_be(&lock.past);
+            if !keeps {
+                forgotten.merge(&lock.past.vector, lock.past.epoch);
+            }
+            keeps
+        });
+        self.forget_at = (self.locks.len() * 2).clamp(KEPT_APART, LOCKS_MAX);
+    }
 }
 
 impl Coherence {
@@ -43,14 +112,7 @@ impl Coherence {
         if self.manager(lock) != self.me {
             return Err(Refusal::UnknownObject);
         }
-        let nodes = self.nodes;
-        let managed = self.managed.entry(lock).or_insert_with(|| Managed {
-            holder: None,
-            queue: VecDeque::new(),
-            vector: Vector::new(nodes),
-            epoch: 0,
-            broken: None,
-        });
+        let managed = self.managed.entry(lock)?;
         if managed.queue.len() >= QUEUE_MAX {
             return Err(Refusal::NoRoom);
         }
@@ -67,14 +129,13 @@ impl Coherence {
         let vector = Vector::read(&mut reader, self.nodes)?;
         let intervals = Interval::read_all(&mut reader, self.nodes, &self.arrays)?;
         reader.end()?;
-        let managed = self.managed.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
+        let managed = self.managed.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
         let is_holder = managed.holder == Some((from, request)) || planted(Bug::GrantLockTwice);
         if !is_holder || epoch > self.epoch.saturating_add(1) {
             return Err(Refusal::Malformed);
         }
         managed.holder = None;
-        managed.vector.merge(&vector);
-        managed.epoch = managed.epoch.max(epoch);
+        managed.past.merge(&vector, epoch);
         intervals.into_iter().for_each(|interval| self.knowledge.insert(interval));
         self.grant_next(lock);
         Ok(())
@@ -83,7 +144,7 @@ impl Coherence {
     /// Give a free lock to the first in its queue, with the intervals that it lacks. What this node has forgotten since a barrier,
     /// the acquirer knows when it has passed that barrier: so the grant says as of which epoch it is (COH-7.4).
     fn grant_next(&mut self, lock: u64) {
-        while let Some(managed) = self.managed.get_mut(&lock) {
+        while let Some(managed) = self.managed.locks.get_mut(&lock) {
             if managed.holder.is_some() {
                 return;
             }
@@ -92,7 +153,7 @@ impl Coherence {
                 continue;
             }
             let mut body = Writer::default();
-            let epoch = managed.epoch.max(self.epoch);
+            let epoch = managed.past.epoch.max(self.epoch);
             match managed.broken {
                 Some(rank) => {
                     body.byte(1);
@@ -101,8 +162,8 @@ impl Coherence {
                 None => {
                     managed.holder = Some((next.rank, next.request));
                     body.byte(0);
-                    managed.vector.write(&mut body);
-                    Interval::write_all(self.knowledge.between(&next.vector, &managed.vector), &mut body);
+                    managed.past.vector.write(&mut body);
+                    Interval::write_all(self.knowledge.between(&next.vector, &managed.past.vector), &mut body);
                 }
             }
             let head = Headline::Grant { lock, request: next.request, epoch };
@@ -110,10 +171,16 @@ impl Coherence {
         }
     }
 
+    /// A collective is over: a past that everybody knows need not be told by any lock (COH-7.6).
+    pub(super) fn forget_known_locks(&mut self) {
+        let base = &self.knowledge.base;
+        self.managed.forget(|past| base.covers(&past.vector));
+    }
+
     /// A node is dead: locks that it held are broken.
     pub(super) fn manager_death(&mut self, dead: Rank) {
         let mut freed = alloc::vec::Vec::new();
-        for (lock, managed) in &mut self.managed {
+        for (lock, managed) in &mut self.managed.locks {
             managed.queue.retain(|waiting| waiting.rank != dead);
             if managed.holder.is_some_and(|(rank, _)| rank == dead) {
                 managed.holder = None;
@@ -122,5 +189,48 @@ impl Coherence {
             }
         }
         freed.into_iter().for_each(|lock| self.grant_next(lock));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEPT_APART, LOCKS_MAX, Managed};
+    use crate::coherence::knowledge::Vector;
+    use crate::wind::Refusal;
+
+    fn vector(first: u64) -> Vector {
+        let mut vector = Vector::new(2);
+        vector.raise(0, first);
+        vector
+    }
+
+    /// COH-7.6: numbers that were used once cost nothing for ever, and no past is lost.
+    #[test]
+    fn idle_locks_are_kept_within_bounds_and_their_past_is_not_lost() {
+        let mut managed = Managed::new(2);
+        for number in 0..3 * KEPT_APART as u64 {
+            managed.entry(number).unwrap().past.merge(&vector(number), number / 100);
+        }
+        assert!(managed.locks.len() <= KEPT_APART);
+        let first = managed.entry(0).unwrap();
+        assert!(first.past.vector.get(0) >= KEPT_APART as u64 && first.past.epoch >= KEPT_APART as u64 / 100);
+        let base = vector(u64::MAX);
+        managed.forget(|past| base.covers(&past.vector));
+        assert!(managed.locks.is_empty());
+    }
+
+    /// COH-9.1: what is held is not forgotten, and bounded.
+    #[test]
+    fn locks_in_use_are_kept_up_to_a_limit() {
+        let mut managed = Managed::new(2);
+        for number in 0..LOCKS_MAX as u64 {
+            managed.entry(number).unwrap().holder = Some((1, number));
+        }
+        for number in LOCKS_MAX as u64..LOCKS_MAX as u64 + 9 {
+            assert_eq!(managed.entry(number).err(), Some(Refusal::NoRoom));
+        }
+        assert_eq!(managed.entry(7).unwrap().holder, Some((1, 7)));
+        managed.entry(7).unwrap().holder = None;
+        assert!(managed.entry(u64::MAX).is_ok(), "one is idle again");
     }
 }

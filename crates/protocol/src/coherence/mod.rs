@@ -66,7 +66,7 @@ pub struct Coherence {
     /// Rank 0 only.
     gather: gather::Gather,
     locks: lock::Locks,
-    managed: BTreeMap<u64, manager::Managed>,
+    managed: manager::Managed,
     /// The first that this node has heard of first: what follows, as of nodes that end because of that, is no cause (COH-8.2).
     dead: Vec<Rank>,
     lost_page: Option<failure::Lost>,
@@ -103,7 +103,7 @@ impl Coherence {
             collective: collective::Collective::default(),
             gather: gather::Gather::default(),
             locks: lock::Locks::default(),
-            managed: BTreeMap::new(),
+            managed: manager::Managed::new(nodes),
             dead: Vec::new(),
             lost_page: None,
             lost_diff: None,
