@@ -5,10 +5,17 @@ use super::{EngineMode, Node};
 use crate::engine::{Request, Submission};
 use crate::role::{LOOK_SOON, Sleep};
 use oikaze_os::cpu::TimerSlack;
+use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// A sleep that took longer gave the core away; one that ends at once does not.
+const SLEPT: Duration = Duration::from_micros(5);
+
+/// After so long without a sleep the helper lets others have the core: who reads what it brings may wait for it.
+const BUSY: Duration = Duration::from_micros(500);
 
 pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("oikaze".into()).spawn(move || {
@@ -38,11 +45,16 @@ impl Node {
     fn help(&self) {
         let mut watch = LinkWatch::new(self);
         let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
+        let mut busy_since = self.now();
         while !self.closing.load(Ordering::SeqCst) {
             let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
                 Sleep::Watch => {
                     timers.set_lax(false);
-                    (true, self.watch(&mut watch))
+                    let (began, faults) = self.watch(&mut watch);
+                    if self.now() - began > SLEPT {
+                        busy_since = self.now();
+                    }
+                    (true, faults)
                 }
                 Sleep::Away(limit) => {
                     watch.release();
@@ -50,6 +62,7 @@ impl Node {
                     timers.set_lax(true);
                     let faults = self.poll(&self.helper, false, true, limit);
                     self.helper.wake_up();
+                    busy_since = self.now();
                     (false, faults)
                 }
             };
@@ -59,27 +72,30 @@ impl Node {
             }
             // Back from away it looks at the role first: to watch returns at once if there is something to do.
             if (faults || (watched && self.role.helper_may_watch()))
-                && let Some(work) = self.try_turn(self.now())
-                && (work.received > 0 || work.settled > 0)
+                && self.try_turn(self.now()).is_some()
+                && self.now() - busy_since > BUSY
             {
-                // Whoever reads that may wait for this core, while more comes all the time.
+                // While more comes all the time it would keep the core to itself until the scheduler's tick. But only then: who has slept
+                // has a claim to the core, which giving it back at once would lose, together with the next few milliseconds.
                 std::thread::yield_now();
+                busy_since = self.now();
             }
         }
     }
 
-    /// Sleep on socket and faults, until the next timer; true if there are faults.
-    fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
+    /// Sleep on socket and faults, until the next timer: since when, and true if there are faults.
+    fn watch(&self, watch: &mut LinkWatch<'_>) -> (Time, bool) {
         let most = watch.hold();
         self.helper.fall_asleep(self.now() + most);
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(most);
-        self.helper.fall_asleep(self.now() + timeout);
+        let now = self.now();
+        self.helper.fall_asleep(now + timeout);
         // What came between the last turn and falling asleep: its maker may not have seen us sleep.
         let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
         let faults = quiet && self.poll(&self.helper, true, true, timeout);
         self.helper.wake_up();
-        faults
+        (now, faults)
     }
 
     /// Turn the faults that wait into submissions.
