@@ -6,7 +6,7 @@ use super::post::{Posted, Purpose};
 use super::{Access, Coherence, CoherenceError, Pages};
 use crate::Rank;
 use crate::limits::PAGE;
-use crate::wind::{Class, Refusal};
+use crate::wind::{Body, Class, Message, Refusal, Token};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -125,6 +125,11 @@ impl Coherence {
         }
         self.dead.push(rank);
         self.out.retain(|(to, _)| *to != rank);
+        // Perhaps only others have lost it: it must not wait for answers that will not come.
+        let head = Headline::Died { rank }.write();
+        let farewell =
+            Message { class: Class::Unordered, urgent: false, credited: false, head, body: Body::Empty, token: Token::NONE };
+        self.out.push_back((rank, farewell));
         let runs: Vec<u64> = self.fetches.runs.iter().filter(|(_, run)| run.home == rank).map(|(number, _)| *number).collect();
         for number in runs {
             self.give_up_run(number, pages);

@@ -104,7 +104,8 @@ impl Coherence {
                 if rank >= self.nodes {
                     return Err(Refusal::Malformed);
                 }
-                self.bury(rank, pages);
+                // Who takes this node for dead answers it nothing any more: to each other, both are.
+                self.bury(if rank == self.me { from } else { rank }, pages);
                 Ok(())
             }
         }

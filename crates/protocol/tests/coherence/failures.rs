@@ -121,6 +121,39 @@ fn locks_of_the_dead_fail() {
     }
 }
 
+/// COH-8.1: two nodes that lose only each other. A third believes one of them, or each, that the other is dead; none is left without an answer.
+#[test]
+fn a_node_that_is_taken_for_dead_hears_of_it() {
+    for seed in 0..40 {
+        let (asks_first, at_once) = (seed % 2 == 0, seed % 4 < 2);
+        let mut cluster = Cluster::new(3, seed);
+        let ask = |cluster: &mut Cluster, rank| cluster.call(rank, |c, token, m| c.lock(2, token, m));
+        let held = ask(&mut cluster, 2);
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(2, held), Some(Ok(Value::None)));
+        let early = asks_first.then(|| [0, 1].map(|rank| ask(&mut cluster, rank)));
+        for (finder, lost) in [(0, 1), (1, 0)] {
+            cluster.call(finder, |c, _, m| c.node_died(lost, m));
+            cluster.network.drop_from(0, 1);
+            cluster.network.drop_from(1, 0);
+            if !at_once {
+                cluster.run_until_quiet();
+            }
+        }
+        cluster.run_until_quiet();
+        let waiting = early.unwrap_or_else(|| [0, 1].map(|rank| ask(&mut cluster, rank)));
+        cluster.call(2, |c, token, m| c.unlock(2, token, m));
+        cluster.run_until_quiet();
+        for (rank, token) in (0..).zip(waiting) {
+            match cluster.take(rank, token) {
+                Some(Ok(Value::None)) => {}
+                Some(Err(error)) => assert!(names(&error, 2), "seed {seed}: {error}"),
+                other => panic!("seed {seed}: node {rank}: {other:?}"),
+            }
+        }
+    }
+}
+
 /// Random programs in which a node dies at a random moment: all other threads end, with an error that names it.
 #[test]
 fn nobody_hangs_when_a_node_dies() {
