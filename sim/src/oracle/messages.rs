@@ -139,11 +139,10 @@ impl MessageOracle {
     /// The sender was told that its message is settled.
     ///
     /// # Errors
-    /// It has not been delivered, although it had to be.
+    /// It has not been delivered (WIND-4.8).
     pub fn settled(&self, id: MessageId) -> Check {
         let Some(sent) = self.sent(id) else { return Ok(()) };
-        // An ordered message may be acknowledged while it is held back; its sender does not wait for its delivery.
-        if sent.class != Class::Ordered && sent.state != State::Delivered {
+        if sent.state != State::Delivered {
             return Err(format!("{id:?} ({:?}) is settled at its sender but was not delivered", sent.class));
         }
         Ok(())
@@ -155,12 +154,6 @@ impl MessageOracle {
         let Some(sent) = pair.sent.get_mut(id.sequence as usize).filter(|sent| sent.state == State::Sent) else { return };
         sent.state = State::Void;
         pair.outstanding -= 1;
-    }
-
-    /// Has it arrived?
-    #[must_use]
-    pub fn is_delivered(&self, id: MessageId) -> bool {
-        self.sent(id).is_some_and(|sent| sent.state == State::Delivered)
     }
 
     fn sent(&self, id: MessageId) -> Option<&Sent> {

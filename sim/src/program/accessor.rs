@@ -298,17 +298,18 @@ impl Accessor {
     }
 }
 
-/// Is nothing more to be waited for of the message sent behind a put: has it arrived, or failed?
+/// Has the message sent behind a put an outcome? It says that it has arrived, or it has failed.
 fn settled_message(one: &UnderWay, context: &mut Context<'_>) -> Result<bool, String> {
     let (Doing::Put { tell: Some(id), .. }, Some(told)) = (&one.doing, &one.told) else { return Ok(true) };
-    if let Some(Err(failure)) = told.outcome() {
-        context.oracle.excuse(&format!("{id:?}"), (context.me, context.life), &failure)?;
-        context.oracle.messages.failed(*id);
-        return Ok(true);
+    match told.outcome() {
+        None => return Ok(false),
+        Some(Ok(_)) => context.oracle.messages.settled(*id)?,
+        Some(Err(failure)) => {
+            context.oracle.excuse(&format!("{id:?}"), (context.me, context.life), &failure)?;
+            context.oracle.messages.failed(*id);
+        }
     }
-    // Acknowledged and held back at a node that was killed, it neither arrives nor fails.
-    let lost = told.is_done() && context.is_casualty(one.target);
-    Ok(lost || context.oracle.messages.is_delivered(*id))
+    Ok(true)
 }
 
 /// Nothing is known there under this key or name.

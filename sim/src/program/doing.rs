@@ -80,7 +80,7 @@ pub struct UnderWay {
     pub since: Time,
     /// Which part of the thread's own memory it uses.
     pub slot: usize,
-    /// Its outcome was seen, its message has not arrived.
+    /// Its outcome was seen, that of its message was not.
     pub settled: bool,
     /// It was given up: nothing may be placed for it any more (MEM-4.5).
     pub cancelled: bool,
