@@ -134,12 +134,7 @@ impl Coherence {
         let runs = Runs::read(&mut reader, &self.arrays)?;
         reader.end()?;
         let Some(current) = self.collective.current.take() else { return Err(Refusal::Malformed) };
-        if !planted(Bug::SkipInvalidation) {
-            self.invalidate(&runs, pages);
-        }
-        self.knowledge.forget(&base);
-        self.epoch += 1;
-        self.forget_known_locks();
+        // Not passed: nothing is known by all, and rank 0 does not count it either (COH-8.2).
         if let Outcome::Dead(rank) = outcome {
             let error = CoherenceError::NodeDead { doing: current.call.doing().to_string(), rank };
             self.fail(current.token, error);
@@ -148,6 +143,12 @@ impl Coherence {
             }
             return Ok(());
         }
+        if !planted(Bug::SkipInvalidation) {
+            self.invalidate(&runs, pages);
+        }
+        self.knowledge.forget(&base);
+        self.epoch += 1;
+        self.forget_known_locks();
         self.untrack(current.told, pages);
         self.take_deferred_grants(pages);
         match outcome {

@@ -154,6 +154,30 @@ fn a_node_that_is_taken_for_dead_hears_of_it() {
     }
 }
 
+/// COH-8.2: a collective that failed is not passed (COH-7.4), whoever had arrived at it.
+#[test]
+fn locks_between_the_living_work_after_a_collective_has_failed() {
+    for seed in 0..40 {
+        let mut cluster = Cluster::new(4, seed);
+        cluster.declare("p", 4, Homes::Block);
+        let arrived = [0, 1].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
+        cluster.run_until_quiet();
+        cluster.kill(3);
+        cluster.run_until_quiet();
+        for (rank, token) in (0..).zip(arrived) {
+            assert!(names(&cluster.take(rank, token).unwrap().unwrap_err(), 3));
+        }
+        for (rank, lock) in [(2, 1), (1, 2), (2, 0), (0, 1)] {
+            let locked = cluster.call(rank, |c, token, m| c.lock(lock, token, m));
+            cluster.run_until_quiet();
+            assert_eq!(cluster.take(rank, locked), Some(Ok(Value::None)), "seed {seed}: node {rank}, lock {lock}");
+            let unlocked = cluster.call(rank, |c, token, m| c.unlock(lock, token, m));
+            cluster.run_until_quiet();
+            assert_eq!(cluster.take(rank, unlocked), Some(Ok(Value::None)), "seed {seed}: node {rank}, unlock {lock}");
+        }
+    }
+}
+
 /// Random programs in which a node dies at a random moment: all other threads end, with an error that names it.
 #[test]
 fn nobody_hangs_when_a_node_dies() {
