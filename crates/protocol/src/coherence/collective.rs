@@ -88,11 +88,11 @@ impl Coherence {
         true
     }
 
-    /// Our diffs are at their homes: tell rank 0 (COH-6.1).
-    pub(super) fn arrive(&mut self, vector: &Vector, pages: &mut dyn Pages) {
+    /// Our diffs are at their homes: tell rank 0 (COH-6.1) what was known when they were written.
+    pub(super) fn arrive(&mut self, known: &Vector) {
         let Some(current) = &mut self.collective.current else { return };
+        let doing = current.call.doing();
         if !self.dead.is_empty() || self.lost_diff.is_some() {
-            let doing = current.call.doing();
             let token = current.token;
             self.collective.current = None;
             if let Some(error) = self.collective_impediment(&doing) {
@@ -101,19 +101,34 @@ impl Coherence {
             return;
         }
         current.arrived = true;
-        let doing = current.call.doing();
-        // Called before something of ours was refused: what the others would be told of may not be at its home (COH-8.4).
-        if let Some(broken) = &self.broken {
-            current.call = Call::Unfit(broken.to_string());
-        }
         let mut body = Writer::default();
-        current.call.write(&mut body);
-        vector.write(&mut body);
-        Interval::write_all(self.knowledge.arrival(vector), &mut body);
-        self.knowledge.arrived = vector.get(self.me);
-        let head = Headline::Arrive { epoch: self.epoch };
-        self.post(0, Class::Unordered, head, body.0, Purpose::Control(doing));
-        let _ = pages;
+        if let Some(broken) = &self.broken {
+            // Called before something of ours was refused: what the others would be told of may not be at its home (COH-8.4).
+            current.call = Call::Unfit(broken.to_string());
+            current.told = self.knowledge.base.get(self.me);
+            current.call.write(&mut body);
+            self.knowledge.base.write(&mut body);
+            Interval::write_all(core::iter::empty(), &mut body);
+        } else {
+            current.call.write(&mut body);
+            known.write(&mut body);
+            Interval::write_all(self.knowledge.arrival(known), &mut body);
+            self.knowledge.arrived = known.get(self.me);
+        }
+        let purpose = Purpose::Arrival { doing, says_why: self.broken.is_some() };
+        self.post(0, Class::Unordered, Headline::Arrive { epoch: self.epoch }, body.0, purpose);
+    }
+
+    /// Rank 0 has refused our arrival, so it has not counted it: we come again, this time with nothing but the reason. If it will not
+    /// hear even that, nobody here waits for it.
+    pub(super) fn arrival_refused(&mut self, said_why: bool) {
+        if !said_why {
+            let known = self.knowledge.base.clone();
+            return self.arrive(&known);
+        }
+        if let (Some(current), Some(error)) = (self.collective.current.take(), self.broken.clone()) {
+            self.fail(current.token, error);
+        }
     }
 
     /// Rank 0 says how the collective ended, what everybody knows now, and which of our copies are old.
@@ -207,13 +222,14 @@ impl Coherence {
         self.fail_collectives(&CoherenceError::NodeDead { doing: String::new(), rank });
     }
 
-    /// Fail what is called. One that rank 0 knows of stays, without anybody waiting for it: its end may still come.
+    /// Fail what is called. It stays, without anybody waiting for it here: others may wait for this node in it (COH-8.4).
     pub(super) fn fail_collectives(&mut self, error: &CoherenceError) {
         let mut failed: VecDeque<(Doing, Token)> = VecDeque::new();
         if let Some(current) = &mut self.collective.current {
             failed.push_back((current.call.doing(), core::mem::replace(&mut current.token, Token::NONE)));
         }
-        failed.extend(self.collective.queue.drain(..).map(|(call, token)| (call.doing(), token)));
+        let queue = self.collective.queue.iter_mut();
+        failed.extend(queue.map(|(call, token)| (call.doing(), core::mem::replace(token, Token::NONE))));
         for (doing, token) in failed {
             let said = match error {
                 CoherenceError::Refused { .. } => None,

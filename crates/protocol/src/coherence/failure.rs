@@ -157,7 +157,7 @@ impl Coherence {
             match purpose {
                 Purpose::Diff => self.releases.settled(number, to),
                 Purpose::LastDeparture => self.end_leaving(),
-                Purpose::Fetch(_) | Purpose::Control(_) => {}
+                Purpose::Fetch(_) | Purpose::Arrival { .. } | Purpose::Control(_) => {}
             }
         }
     }
@@ -175,6 +175,10 @@ impl Coherence {
                 self.break_down(Doing::Fetch, to, refusal, pages);
             }
             Purpose::LastDeparture => self.end_leaving(),
+            Purpose::Arrival { doing, says_why } => {
+                self.break_down(doing, to, refusal, pages);
+                self.arrival_refused(says_why);
+            }
             Purpose::Control(doing) => self.break_down(doing, to, refusal, pages),
         }
     }

@@ -19,6 +19,8 @@ pub(super) enum Purpose {
     Fetch(u64),
     /// The end of the last collective.
     LastDeparture,
+    /// The arrival at a collective; `says_why`: of a node that cannot go on, with nothing but the reason.
+    Arrival { doing: Doing, says_why: bool },
     /// Part of a lock or collective.
     Control(Doing),
 }
@@ -81,7 +83,7 @@ impl Coherence {
             } else if self.touches_due {
                 self.touches_due = false;
                 self.advance_touches(pages);
-            } else if !self.advance_releases(pages) && !self.begin_collective(pages) {
+            } else if !self.advance_releases() && !self.begin_collective(pages) {
                 return;
             }
         }

@@ -211,14 +211,14 @@ impl Coherence {
     }
 
     /// Finish the first release if its diffs are settled: `true` if so.
-    pub(super) fn advance_releases(&mut self, pages: &mut dyn Pages) -> bool {
+    pub(super) fn advance_releases(&mut self) -> bool {
         let Some(release) = self.releases.queue.front() else { return false };
         if self.releases.outstanding.first().is_some_and(|number| *number < release.boundary) {
             return false;
         }
         let Some(release) = self.releases.queue.pop_front() else { return false };
         match release.then {
-            Then::Arrive => self.arrive(&release.vector, pages),
+            Then::Arrive => self.arrive(&release.vector),
             Then::Unlock { lock, request, token } => {
                 // The lock is given back in any case: others shall get it, or their own error.
                 self.give_back(lock, request, &release.vector);

@@ -2,7 +2,7 @@
 
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Random};
-use oikaze_protocol::coherence::{Homes, KIND};
+use oikaze_protocol::coherence::{CoherenceEvent, Homes, KIND};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Admission, Refusal, Token};
 use proptest::prelude::*;
@@ -115,5 +115,46 @@ fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
             let text = cluster.take(rank, token).unwrap().unwrap_err().to_string();
             assert!(text.contains(&format!("node {to} refused")), "node {rank}: {text}");
         }
+    }
+}
+
+/// COH-8.4: an arrival that rank 0 has refused has not been counted there: its node comes again, to say so.
+#[test]
+fn a_refused_arrival_fails_the_collective_everywhere_and_nobody_hangs() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        let node = &mut cluster.nodes[1];
+        let called = [node.token(), node.token()];
+        called.iter().for_each(|token| node.coherence.barrier(*token, &mut node.machine));
+        let (_, arrive) = node.coherence.poll_message().unwrap();
+        assert_eq!(arrive.head[..2], [KIND, 4]);
+        node.coherence.refused(arrive.token, Refusal::NoRoom, &mut node.machine);
+        cluster.collect(1);
+        let mut tokens = Vec::from(called.map(|token| (1, token)));
+        for ranks in [&[0, 2][..], &[0, 2], &[0, 1, 2]] {
+            tokens.extend(ranks.iter().map(|rank| (*rank, cluster.call(*rank, |c, token, m| c.barrier(token, m)))));
+            cluster.run_until_quiet();
+        }
+        for (rank, token) in tokens {
+            let text =
+                cluster.take(rank, token).unwrap_or_else(|| panic!("seed {seed}: node {rank} hangs")).unwrap_err().to_string();
+            assert!(text.contains("node 0 refused"), "node {rank}: {text}");
+        }
+    }
+}
+
+/// COH-8.4: nor does a node hang that rank 0 will not hear at all.
+#[test]
+fn a_node_whose_every_arrival_is_refused_does_not_hang() {
+    let mut cluster = cluster();
+    let node = &mut cluster.nodes[1];
+    for _ in 0..3 {
+        let token = node.token();
+        node.coherence.barrier(token, &mut node.machine);
+        while let Some((_, arrive)) = node.coherence.poll_message() {
+            node.coherence.refused(arrive.token, Refusal::NoRoom, &mut node.machine);
+        }
+        assert!(matches!(node.coherence.poll_event(), Some(CoherenceEvent::Failed { token: failed, .. }) if failed == token));
     }
 }
