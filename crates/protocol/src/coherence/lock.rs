@@ -78,8 +78,14 @@ impl Coherence {
     pub(super) fn give_back(&mut self, lock: u64, request: u64, vector: &Vector) {
         let manager = self.manager(lock);
         let mut body = Writer::default();
-        vector.write(&mut body);
-        self.knowledge.tell(manager, vector, &mut body);
+        // Nobody is told of what did not come home (COH-5.4).
+        if self.broken.is_some() {
+            body.byte(1);
+        } else {
+            body.byte(0);
+            vector.write(&mut body);
+            self.knowledge.tell(manager, vector, &mut body);
+        }
         let head = Headline::Unlock { lock, request, epoch: self.epoch };
         // Ordered: the next unlock to this manager leaves out what this one tells.
         self.post(manager, Class::Ordered, head, body.0, Purpose::Control(Doing::Unlock(lock)));
@@ -99,12 +105,18 @@ impl Coherence {
         let Some(known) = known.filter(|_| lock % u64::from(self.nodes.max(1)) == u64::from(from)) else {
             return Err(Refusal::UnknownObject);
         };
-        if reader.byte()? != 0 {
+        let code = reader.byte()?;
+        if code != 0 {
             let rank = reader.number_u32()?;
             reader.end()?;
+            let doing = Doing::Lock(lock).to_string();
+            let error = match code {
+                1 => CoherenceError::NodeDead { doing, rank },
+                2 => CoherenceError::LockBroken { doing, rank },
+                _ => return Err(Refusal::Malformed),
+            };
             let token = known.token;
             self.locks.requests.remove(&request);
-            let error = CoherenceError::NodeDead { doing: Doing::Lock(lock).to_string(), rank };
             token.into_iter().for_each(|token| self.fail(token, error.clone()));
             return Ok(());
         }

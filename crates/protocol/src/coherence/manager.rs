@@ -41,8 +41,17 @@ struct Lock {
     holder: Option<(Rank, u64)>,
     queue: VecDeque<Waiting>,
     past: Past,
-    /// Somebody died holding it: what it protects may be half changed.
-    broken: Option<Rank>,
+    /// What it protects may be half changed.
+    broken: Option<Broken>,
+}
+
+/// Why a lock cannot be had any more.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    /// This node died holding it.
+    Died(Rank),
+    /// This node had it and cannot go on: what it wrote is perhaps not at its home (COH-8.4).
+    Unfit(Rank),
 }
 
 /// The locks that this node manages.
@@ -126,8 +135,14 @@ impl Coherence {
 
     pub(super) fn manage_unlock(&mut self, from: Rank, lock: u64, request: u64, epoch: u64, body: &[u8]) -> Result<(), Refusal> {
         let mut reader = Reader(body);
-        let vector = Vector::read(&mut reader, self.nodes)?;
-        let intervals = Interval::read_all(&mut reader, self.nodes, &self.arrays)?;
+        let told = match reader.byte()? {
+            0 => {
+                let vector = Vector::read(&mut reader, self.nodes)?;
+                Some((vector, Interval::read_all(&mut reader, self.nodes, &self.arrays)?))
+            }
+            1 => None,
+            _ => return Err(Refusal::Malformed),
+        };
         reader.end()?;
         let managed = self.managed.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
         let is_holder = managed.holder == Some((from, request)) || planted(Bug::GrantLockTwice);
@@ -135,8 +150,13 @@ impl Coherence {
             return Err(Refusal::Malformed);
         }
         managed.holder = None;
-        managed.past.merge(&vector, epoch);
-        intervals.into_iter().for_each(|interval| self.knowledge.insert(interval));
+        match told {
+            Some((vector, intervals)) => {
+                managed.past.merge(&vector, epoch);
+                intervals.into_iter().for_each(|interval| self.knowledge.insert(interval));
+            }
+            None => managed.broken = Some(Broken::Unfit(from)),
+        }
         self.grant_next(lock);
         Ok(())
     }
@@ -155,8 +175,12 @@ impl Coherence {
             let mut body = Writer::default();
             let epoch = managed.past.epoch.max(self.epoch);
             match managed.broken {
-                Some(rank) => {
-                    body.byte(1);
+                Some(broken) => {
+                    let (code, rank) = match broken {
+                        Broken::Died(rank) => (1, rank),
+                        Broken::Unfit(rank) => (2, rank),
+                    };
+                    body.byte(code);
                     body.number(u64::from(rank));
                 }
                 None => {
@@ -184,7 +208,7 @@ impl Coherence {
             managed.queue.retain(|waiting| waiting.rank != dead);
             if managed.holder.is_some_and(|(rank, _)| rank == dead) {
                 managed.holder = None;
-                managed.broken = Some(dead);
+                managed.broken = Some(Broken::Died(dead));
                 freed.push(*lock);
             }
         }

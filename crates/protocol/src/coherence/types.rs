@@ -148,6 +148,17 @@ pub enum CoherenceError {
         /// Its home.
         rank: Rank,
     },
+    /// A node that had the lock cannot go on, and what it wrote is perhaps not at its home.
+    #[error(
+        "{doing}: node {rank} had it and could not bring home what it wrote: what the lock protects is perhaps half changed; look at \
+         the output of node {rank} and restart the job"
+    )]
+    LockBroken {
+        /// What was tried.
+        doing: String,
+        /// Who had it.
+        rank: Rank,
+    },
     /// The nodes do not agree what they do together.
     #[error("{0}")]
     Mismatch(String),

@@ -2,7 +2,7 @@
 
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Random};
-use oikaze_protocol::coherence::{CoherenceEvent, Homes, KIND};
+use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, Homes, KIND, Value};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Admission, Refusal, Token};
 use proptest::prelude::*;
@@ -66,9 +66,10 @@ fn what_is_wrong_is_refused_with_its_reason() {
     assert_eq!(tell(5, [1, 0, 0], &[0, 0, 0, 0, 0, 0]), Err(Refusal::Malformed));
     // Locks: another manager's; one that is not held; a grant that was not asked for.
     assert_eq!(tell(6, [0, 0, 0], &[0, 0, 0]), Err(Refusal::UnknownObject));
-    assert_eq!(tell(8, [1, 0, 0], &[0, 0, 0, 0]), Err(Refusal::UnknownObject));
+    assert_eq!(tell(8, [1, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::UnknownObject));
+    assert_eq!(tell(8, [1, 0, 0], &[2]), Err(Refusal::Malformed));
     assert_eq!(tell(7, [1, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::UnknownObject));
-    assert_eq!(node.coherence.statistics().refused, 14);
+    assert_eq!(node.coherence.statistics().refused, 15);
     assert_eq!(node.coherence.receive(8, &head(9, [2, 0, 0]), &[], &mut node.machine), Err(Refusal::Malformed));
     assert!(node.machine.alias(0).iter().all(|byte| *byte == 0), "nothing was written");
 }
@@ -156,5 +157,39 @@ fn a_node_whose_every_arrival_is_refused_does_not_hang() {
             node.coherence.refused(arrive.token, Refusal::NoRoom, &mut node.machine);
         }
         assert!(matches!(node.coherence.poll_event(), Some(CoherenceEvent::Failed { token: failed, .. }) if failed == token));
+    }
+}
+
+/// COH-5.4, COH-8.4: changes made under a lock that did not come home are not told; who gets the lock next hears why it is of no use.
+#[test]
+fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        let lock = [4, 5][seed as usize % 2];
+        let asked = cluster.call(1, |c, token, m| c.lock(lock, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(1, asked), Some(Ok(Value::None)));
+        let waiting = (seed % 4 < 2).then(|| cluster.call(2, |c, token, m| c.lock(lock, token, m)));
+        cluster.run(vec![Thread::new(1, vec![Op::Store(Cell::word(0, 0), 7)])]);
+        let node = &mut cluster.nodes[1];
+        let unlock = node.token();
+        node.coherence.unlock(lock, unlock, &mut node.machine);
+        let (_, diff) = node.coherence.poll_message().unwrap();
+        assert_eq!(diff.head[..2], [KIND, 3]);
+        node.coherence.refused(diff.token, Refusal::NoRoom, &mut node.machine);
+        cluster.collect(1);
+        cluster.run_until_quiet();
+        assert!(matches!(cluster.take(1, unlock), Some(Err(CoherenceError::Refused { rank: 0, .. }))));
+        let waiting = waiting.unwrap_or_else(|| cluster.call(2, |c, token, m| c.lock(lock, token, m)));
+        let later = cluster.call(0, |c, token, m| c.lock(lock, token, m));
+        cluster.run_until_quiet();
+        for (rank, token) in [(2, waiting), (0, later)] {
+            let error = cluster.take(rank, token).unwrap().unwrap_err();
+            assert_eq!(error, CoherenceError::LockBroken { doing: format!("lock {lock}"), rank: 1 }, "seed {seed}");
+        }
+        let other = cluster.call(2, |c, token, m| c.lock(8, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(2, other), Some(Ok(Value::None)), "a lock that it did not have");
     }
 }
