@@ -7,7 +7,7 @@ mod tests;
 pub use plan::Verdict;
 pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, VARIABLE as FAULT_VARIABLE};
 
-use super::{Arrival, Link, LocalAddress, Outgoing, Statistics, TooBig};
+use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
 use rustix::fd::BorrowedFd;
 use std::io;
 use std::net::SocketAddr;
@@ -140,6 +140,18 @@ impl<L: Link> Link for Fault<L> {
 
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         self.receive_at(Instant::now(), take)
+    }
+
+    /// What nothing happens to may come straight to its place.
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        match self.settings().is_clear() {
+            true => self.inner.receive_into(sink),
+            false => self.receive(&mut |arrival| sink.take(arrival)),
+        }
+    }
+
+    fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if self.settings().is_clear() { self.inner.receive_again(sink) } else { self.receive_into(sink) }
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

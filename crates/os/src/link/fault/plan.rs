@@ -37,6 +37,13 @@ pub struct FaultSyntax {
 }
 
 impl FaultSettings {
+    /// Does nothing go wrong?
+    #[must_use]
+    pub fn is_clear(&self) -> bool {
+        let FaultSettings { seed, delay_time, .. } = *self;
+        *self == FaultSettings { seed, delay_time, ..FaultSettings::default() }
+    }
+
     /// What `OIKAZE_FAULT` says, if it is set and not empty.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::super::{Bind, UdpLink};
 use super::*;
-use crate::link::{Link, Outgoing};
+use crate::link::{Fault, FaultSettings, Link, Outgoing};
 use crate::memory::{Gather, Places, Region, RegionTable};
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::Segment;
@@ -85,7 +85,7 @@ fn link() -> UdpLink {
 }
 
 /// Sends these by the bulk lane, as one call, and receives them.
-fn exchange(sender: &mut UdpLink, receiver: &mut UdpLink, taker: &mut Taker, datagrams: &[Vec<u8>]) {
+fn exchange(sender: &mut UdpLink, receiver: &mut impl Link, taker: &mut Taker, datagrams: &[Vec<u8>]) {
     let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
     let out = |bytes| Outgoing { to: &to, lane: Lane::Bulk, head: bytes, payload: &Gather::EMPTY, tag: &[] };
     let batch: Vec<Outgoing<'_>> = datagrams.iter().map(|bytes| out(bytes)).collect();
@@ -130,6 +130,17 @@ fn bulk_that_keeps_coming_as_foreseen_gets_a_socket_of_its_own() {
     }
     let from = SocketAddr::new(HERE, sender.bulk_port().unwrap());
     assert_eq!(receiver.connected.bulk.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [from]);
+    assert!(receiver.statistics().in_place > 0);
+}
+
+/// So tests over the network, whose faults are none, use what programs use.
+#[test]
+fn a_link_without_faults_brings_bulk_to_its_place() {
+    let (mut sender, mut receiver) = (link(), Fault::new(link(), FaultSettings { seed: 1, ..FaultSettings::default() }));
+    for _ in 0..300 {
+        let mut taker = Taker::new(1366, 2 * 1366);
+        exchange(&mut sender, &mut receiver, &mut taker, &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)]);
+    }
     assert!(receiver.statistics().in_place > 0);
 }
 
