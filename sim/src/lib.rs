@@ -10,7 +10,8 @@
 //! Congestion is looked at in a [`fabric`] of hosts and a switch, where lines have rates and queues have ends.
 //! A [`crowd`] is another cluster: one node amid a thousand peers.
 //!
-//! What the simulator cannot reach (sockets, userfaultfd, rings between threads, processes) is tested with real processes.
+//! What the simulator cannot reach is tested with real threads, links and processes: sockets and the port for bulk (here all lanes have one
+//! mailbox), neighbours and their rings (here all nodes are reached over the network), userfaultfd, waiting threads.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

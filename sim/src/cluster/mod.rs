@@ -8,7 +8,7 @@ mod queue;
 
 pub use node::Node;
 
-use crate::net::{Network, address_of, nowhere, open, rank_of};
+use crate::net::{Delivery, Network, address_of, nowhere, open, rank_of};
 use crate::oracle::{Ends, Oracle};
 use crate::plan::{End, Kill, Moment, Plan};
 use crate::program::FIXED_LEN;
@@ -167,11 +167,11 @@ impl Cluster {
 
     fn handle(&mut self, event: Event) -> Result<(), Violation> {
         match event {
-            Event::Arrive { to, from, bytes } => {
+            Event::Arrive { to, from, bytes, congested } => {
                 let len = bytes.len();
                 let room = self.plan.settings.receive_buffer as usize;
                 let Some(node) = self.nodes[to as usize].as_ref() else { return Ok(()) };
-                let fits = open(&node.mailbox).deliver(from, bytes, false, room);
+                let fits = open(&node.mailbox).deliver(from, bytes, congested, room);
                 self.trace.event(self.now, to, format_args!("{len} bytes from {from}{}", if fits { "" } else { ", no room" }));
                 let soon = Duration::from_nanos(self.random.below(self.plan.sluggish.as_nanos() as u64 + 1));
                 self.wake(to, self.now + soon);
@@ -282,14 +282,16 @@ impl Cluster {
         self.trace.event(self.now, from, format_args!("sends {len} bytes to node {to}, {} copies", deliveries.len()));
         let from = address_of(from);
         for delivery in deliveries {
-            self.queue.push(delivery.at, Event::Arrive { to, from, bytes: delivery.bytes });
+            let Delivery { at, bytes, congested } = delivery;
+            self.queue.push(at, Event::Arrive { to, from, bytes, congested });
         }
         if self.random.chance(self.plan.weather.garbage) {
             // From a stranger, or from somebody who pretends to be a node.
             let from = if self.random.chance(0.5) { nowhere(to) } else { from };
             let len = self.random.spread(0, 2000) as usize;
             let bytes = bytes_of(self.random.word(), len);
-            self.queue.push(self.now + Duration::from_micros(self.random.below(500)), Event::Arrive { to, from, bytes });
+            let at = self.now + Duration::from_micros(self.random.below(500));
+            self.queue.push(at, Event::Arrive { to, from, bytes, congested: false });
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub enum Event {
     /// A datagram comes to a node.
-    Arrive { to: Rank, from: SocketAddr, bytes: Vec<u8> },
+    Arrive { to: Rank, from: SocketAddr, bytes: Vec<u8>, congested: bool },
     /// A node's engine has a turn, if it is still planned.
     Turn { rank: Rank, life: u8 },
     /// A node stands still.

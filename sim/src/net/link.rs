@@ -1,7 +1,7 @@
 //! The link of a simulated node: a mailbox that the network fills and empties between turns.
 
 use crate::random::Random;
-use oikaze_os::link::{Arrival, Link, LocalAddress, Outgoing, Statistics, TooBig};
+use oikaze_os::link::{Arrival, Foreseen, Link, LocalAddress, Outgoing, Scattered, Sink, Statistics, TooBig};
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,14 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Datagrams of one call of [`Link::receive`], as a real link bounds them.
 const BURST: usize = 64;
+/// Bytes of a buffer, into which a socket joins datagrams that are alike.
+const BUFFER: usize = 64 << 10;
+/// What memory may hold that was offered: a socket writes there whatever comes.
+const SPOILT: u8 = 0x33;
 /// What the kernel charges a datagram beyond its bytes.
 const CHARGE: usize = 256;
+
+/// Whence it came, what it is, and whether it is marked CE.
+pub type Datagram = (SocketAddr, Vec<u8>, bool);
 
 /// What lies between a node and the network.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    /// Arrived, not yet received: whence, what, and whether it came marked CE.
-    pub inbox: VecDeque<(SocketAddr, Vec<u8>, bool)>,
+    /// Arrived, not yet received.
+    pub inbox: VecDeque<Datagram>,
     /// Sent, not yet on its way.
     pub outbox: Vec<(SocketAddr, Vec<u8>)>,
     /// Refused for its size on the way, and not yet told.
@@ -73,6 +80,41 @@ impl SimLink {
     pub fn mailbox(&self) -> SharedMailbox {
         Arc::clone(&self.mailbox)
     }
+
+    /// The next that has arrived.
+    fn next(&mut self) -> Option<Datagram> {
+        let mut mailbox = open(&self.mailbox);
+        let datagram = mailbox.inbox.pop_front()?;
+        let len = datagram.1.len();
+        mailbox.charged = mailbox.charged.saturating_sub(len + CHARGE);
+        self.statistics.datagrams_in += 1;
+        self.statistics.bytes_in += len as u64;
+        Some(datagram)
+    }
+
+    /// One run of datagrams that are alike, as a socket gives them: the first payloads where they are foreseen to belong (MEM-3.7).
+    fn give(&mut self, run: &[Datagram], sink: &mut dyn Sink) {
+        let mut placed = 0;
+        if let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() {
+            (0..places.len() / payload).for_each(|slot| places.fill(slot * payload, &vec![SPOILT; payload]));
+            let fits = |(_, bytes, _): &&Datagram| bytes.len() == head + payload + tag;
+            let slots = run.iter().take(places.len() / payload).take_while(fits).enumerate();
+            slots.clone().for_each(|(at, (_, bytes, _))| places.fill(at * payload, &bytes[head..head + payload]));
+            let scattered = slots.filter_map(|(at, (from, bytes, congested))| {
+                let payload_there = places.part(at * payload, payload)?;
+                let (head, tag) = (&bytes[..head], &bytes[head + payload..]);
+                Some(Scattered { from: *from, head, payload: payload_there, tag, congested: *congested })
+            });
+            placed = scattered.clone().enumerate().take_while(|(at, one)| sink.confirm(*at, one)).count();
+            scattered.take(placed).for_each(|one| sink.take_scattered(one));
+        }
+        self.statistics.in_place += placed as u64;
+        run[placed..].iter().for_each(|datagram| sink.take(arrival(datagram)));
+    }
+}
+
+fn arrival((from, bytes, congested): &Datagram) -> Arrival<'_> {
+    Arrival { from: *from, bytes, congested: *congested }
 }
 
 impl Link for SimLink {
@@ -97,18 +139,23 @@ impl Link for SimLink {
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        let mut taken = 0;
-        while taken < BURST {
-            let Some((from, bytes, congested)) = open(&self.mailbox).inbox.pop_front() else { break };
-            let mut mailbox = open(&self.mailbox);
-            mailbox.charged = mailbox.charged.saturating_sub(bytes.len() + CHARGE);
-            drop(mailbox);
-            self.statistics.datagrams_in += 1;
-            self.statistics.bytes_in += bytes.len() as u64;
-            take(Arrival { from, bytes: &bytes, congested });
-            taken += 1;
+        let burst: Vec<Datagram> = std::iter::from_fn(|| self.next()).take(BURST).collect();
+        burst.iter().for_each(|datagram| take(arrival(datagram)));
+        Ok(burst.len())
+    }
+
+    /// Half of the bursts come as from a socket that joins what is alike.
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if self.random.chance(0.5) {
+            return self.receive(&mut |arrival| sink.take(arrival));
         }
-        Ok(taken)
+        let burst: Vec<Datagram> = std::iter::from_fn(|| self.next()).take(BURST).collect();
+        let alike = |(from, bytes, congested): &Datagram| (*from, bytes.len(), *congested);
+        for run in burst.chunk_by(|one, other| alike(one) == alike(other)) {
+            let len = run.first().map_or(1, |(_, bytes, _)| bytes.len().max(1));
+            run.chunks((BUFFER / len).max(1)).for_each(|buffer| self.give(buffer, sink));
+        }
+        Ok(burst.len())
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

@@ -50,6 +50,8 @@ pub struct Delivery {
     pub at: Time,
     /// What.
     pub bytes: Vec<u8>,
+    /// A queue on its way was filling.
+    pub congested: bool,
 }
 
 /// One direction between two nodes.
@@ -60,6 +62,8 @@ struct Way {
     /// Datagrams of the burst of loss that are still to come, and when it ends in any case.
     burst: u64,
     burst_ends: Time,
+    /// Datagrams that are still to be marked (CE).
+    marks: u64,
     /// When the last datagram has left the sender's wire.
     busy: Time,
 }
@@ -94,7 +98,7 @@ impl Network {
             .map(|way| {
                 let mut random = Random::stream(seed, 0x6e65_7400 + u64::from(way));
                 let plan = FaultPlan::new(FaultSettings { seed: random.word(), ..weather.faults_of(way / nodes, way % nodes) });
-                Way { plan, random, burst: 0, burst_ends: Time::default(), busy: Time::default() }
+                Way { plan, random, burst: 0, burst_ends: Time::default(), marks: 0, busy: Time::default() }
             })
             .collect();
         Network { weather, nodes, ways, counts: Counts::default() }
@@ -156,6 +160,11 @@ impl Network {
         // The wire carries one datagram after another.
         way.busy = way.busy.max(now) + Duration::from_nanos(bytes.len() as u64 * weather.nanos_per_byte);
         let left = way.busy;
+        if way.random.chance(weather.filling) {
+            way.marks = way.random.spread(1, 64);
+        }
+        let congested = way.marks > 0;
+        way.marks = way.marks.saturating_sub(1);
         let mut deliveries = Vec::new();
         for fate in [verdict.first, verdict.second].into_iter().flatten() {
             let mut copy = bytes.clone();
@@ -165,12 +174,12 @@ impl Network {
                 garble(&mut way.random, &mut copy);
             }
             let at = left + weather.latency + weather.lateness(&fate, &mut way.random);
-            deliveries.push(Delivery { at, bytes: copy });
+            deliveries.push(Delivery { at, bytes: copy, congested });
         }
         if way.random.chance(weather.echo) {
             // An old datagram, long after all that it was about.
             let late = Duration::from_nanos(way.random.spread(1_000_000, 1_000_000_000));
-            deliveries.push(Delivery { at: left + weather.latency + late, bytes: bytes.clone() });
+            deliveries.push(Delivery { at: left + weather.latency + late, bytes: bytes.clone(), congested });
         }
         counts.lost += u64::from(verdict.first.is_none());
         counts.delivered += deliveries.len() as u64;

@@ -46,6 +46,8 @@ pub struct Weather {
     pub echo: f64,
     /// For each datagram sent, so often somebody else's garbage comes too.
     pub garbage: f64,
+    /// How often a queue begins to fill: up to 64 datagrams are marked (CE).
+    pub filling: f64,
     /// One way, at least.
     pub latency: Duration,
     /// And up to so much more.
@@ -122,6 +124,7 @@ impl Weather {
             burst_max: 0,
             echo: if random.chance(0.3) { 0.05 } else { 0.0 },
             garbage: if random.chance(0.2) { 0.05 } else { 0.0 },
+            filling: if random.chance(0.3) { 0.02 } else { 0.0 },
             latency,
             jitter: Duration::from_nanos(jitter),
             nanos_per_byte: *random.pick(&[0, 0, 1, 8]),
@@ -161,7 +164,7 @@ impl fmt::Display for Weather {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FaultSettings { loss, duplicate, reorder, corrupt, .. } = self.faults;
         write!(f, "loss {loss} duplicate {duplicate} reorder {reorder} corrupt {corrupt}, ")?;
-        write!(f, "echo {} garbage {}, ", self.echo, self.garbage)?;
+        write!(f, "echo {} garbage {} filling {}, ", self.echo, self.garbage, self.filling)?;
         write!(f, "bursts {} of {} to {}, ", self.burst, self.burst_min, self.burst_max)?;
         if let Some((side, loss)) = self.lopsided {
             write!(f, "loss {loss} from nodes {side:#b} to the others, ")?;

@@ -17,8 +17,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What memory holds that is registered no more, and pages that may not be written.
+/// What pages hold that may not be written.
 const CANARY: u8 = 0xC4;
+/// What memory holds that is registered no more, and pages that may not be read either.
+const SECRET: u8 = 0x5E;
 /// What is written by puts.
 const WRITTEN: u8 = 0x11;
 /// Pieces of memory.
@@ -35,6 +37,12 @@ pub struct Registering {
     pub longest: usize,
 }
 
+/// Where there are several of this byte. (A damaged datagram may bring any byte to a place where others are awaited: MEM-3.7.)
+fn first_run(bytes: &[u8], of: u8) -> Option<usize> {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().position(|word| *word == [of; 8]).map(|at| at * 8)
+}
+
 /// A piece of memory.
 #[derive(Debug)]
 struct Piece {
@@ -42,8 +50,9 @@ struct Piece {
     registered: Option<Registered>,
     /// It is the region of somebody whose peers may only read.
     other: Option<Registered>,
-    /// Where nobody may write now.
+    /// Where nobody may write now, and what is there.
     shut: Range<u64>,
+    filled: u8,
 }
 
 impl Piece {
@@ -54,21 +63,27 @@ impl Piece {
     fn check(&self) -> Result<(), String> {
         let mut bytes = vec![0; (self.shut.end - self.shut.start) as usize];
         self.memory.read(self.shut.start, &mut bytes).map_err(|error| error.to_string())?;
-        match first_other(&bytes, CANARY) {
+        match first_other(&bytes, self.filled) {
             None => Ok(()),
             Some(at) if self.registered.is_some() => Err(format!("byte {at} of pages that may not be written was written")),
             Some(at) => Err(format!("byte {at} of {} was written after the end of its registration", self.len())),
         }
     }
 
-    fn shut(&mut self, range: Range<u64>) -> Result<(), String> {
+    /// What is secret no longer is as if it had never been.
+    fn open(&mut self) -> Result<(), String> {
+        let range = std::mem::take(&mut self.shut);
+        self.memory.fill(range.start, range.end - range.start, CANARY).map_err(|error| error.to_string())
+    }
+
+    fn shut(&mut self, range: Range<u64>, filled: u8) -> Result<(), String> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.memory.read(range.start, &mut bytes).map_err(|error| error.to_string())?;
-        if let Some(at) = bytes.iter().position(|byte| *byte == OURS) {
+        if let Some(at) = first_run(&bytes, OURS) {
             return Err(format!("byte {at} was sent from memory after the end of its registration"));
         }
-        self.memory.fill(range.start, range.end - range.start, CANARY).map_err(|error| error.to_string())?;
-        self.shut = range;
+        self.memory.fill(range.start, range.end - range.start, filled).map_err(|error| error.to_string())?;
+        (self.shut, self.filled) = (range, filled);
         Ok(())
     }
 }
@@ -100,8 +115,8 @@ impl Registrar {
         for _ in 0..PIECES {
             let len = self.random.between(8, self.work.longest as u64) as usize;
             let memory = if self.random.chance(0.5) { Region::private(len) } else { Region::shared(len) }.map_err(no_memory)?;
-            let mut piece = Piece { memory, registered: None, other: None, shut: 0..0 };
-            piece.shut(0..len as u64)?;
+            let mut piece = Piece { memory, registered: None, other: None, shut: 0..0, filled: SECRET };
+            piece.shut(0..len as u64, SECRET)?;
             self.pieces.push(piece);
         }
         let mut own = Own::new(self.work.longest as u64)?;
@@ -120,16 +135,18 @@ impl Registrar {
             if let Some(other) = piece.other.take() {
                 context.engine.remove_region(other.slot);
             }
+            piece.open()?;
             let registered = context.engine.memory().insert(piece.memory.clone(), Rights::ALL).map_err(failed)?;
-            (piece.registered, piece.shut) = (Some(registered), 0..0);
+            piece.registered = Some(registered);
             context.oracle.registered.insert((context.me, index), (registered.key, len));
             return Ok(());
         };
         match choice {
             0 => {
                 context.engine.close_region(registered.slot);
+                piece.open()?;
                 let renewed = context.engine.renew_region(registered.slot, Rights::ALL).map_err(failed)?;
-                (piece.registered, piece.shut) = (Some(renewed), 0..0);
+                piece.registered = Some(renewed);
                 context.oracle.registered.insert((context.me, index), (renewed.key, len));
             }
             1 | 2 => {
@@ -137,20 +154,22 @@ impl Registrar {
                 let first = self.random.below(pages);
                 let end = (first + 1 + self.random.below(pages - first)).min(pages) * PAGE as u64;
                 let range = first * PAGE as u64..end.min(len);
+                let (rights, filled) = *self.random.pick(&[(Rights::READ, CANARY), (Rights::NONE, SECRET)]);
+                piece.open()?;
                 context.engine.set_rights(registered.slot, None, Rights::ALL).map_err(failed)?;
-                context.engine.set_rights(registered.slot, Some(range.clone()), Rights::READ).map_err(failed)?;
-                piece.shut(range)?;
+                context.engine.set_rights(registered.slot, Some(range.clone()), rights).map_err(failed)?;
+                piece.shut(range, filled)?;
             }
             3 => {
+                piece.open()?;
                 context.engine.set_rights(registered.slot, None, Rights::ALL).map_err(failed)?;
-                piece.shut = 0..0;
             }
             _ => {
                 context.engine.close_region(registered.slot);
                 context.engine.remove_region(registered.slot);
                 context.oracle.registered.remove(&(context.me, index));
                 piece.registered = None;
-                piece.shut(0..len)?;
+                piece.shut(0..len, SECRET)?;
                 if self.random.chance(0.5) {
                     let other = context.engine.memory().insert(piece.memory.clone(), Rights::READ).map_err(failed)?;
                     piece.other = Some(other);

@@ -1,6 +1,6 @@
 //! Memory that a node's own operations send from and read into, and whose registration ends while they are under way (MEM-1.8).
 
-use super::WRITTEN;
+use super::{SECRET, WRITTEN, first_run};
 use crate::program::Context;
 use crate::random::{Random, first_other};
 use oikaze::engine::Keep;
@@ -83,13 +83,16 @@ impl Own {
         Ok(true)
     }
 
-    /// Is what is nobody's but ours as it was left?
+    /// Is what is nobody's but ours as it was left? Has nothing come that nobody may read?
     pub fn check(&self) -> Result<(), String> {
+        let mut bytes = vec![0; self.memory.len()];
+        self.memory.read(0, &mut bytes).map_err(|error| error.to_string())?;
+        if let Some(at) = first_run(&bytes, SECRET) {
+            return Err(format!("bytes came to {at} that nobody might read any more"));
+        }
         if self.registered.is_some() {
             return Ok(());
         }
-        let mut bytes = vec![0; self.memory.len()];
-        self.memory.read(0, &mut bytes).map_err(|error| error.to_string())?;
         match first_other(&bytes, OURS) {
             None => Ok(()),
             Some(at) => Err(format!("byte {at} of a get's destination was written after the end of its registration")),
