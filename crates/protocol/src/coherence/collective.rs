@@ -145,7 +145,7 @@ impl Coherence {
             2 => Outcome::Dead(reader.number_u32()?),
             _ => return Err(Refusal::Malformed),
         };
-        let base = Vector::read(&mut reader, self.nodes)?;
+        let base = self.knowledge.read_vector(&mut reader)?;
         let runs = Runs::read(&mut reader, &self.arrays)?;
         reader.end()?;
         let Some(current) = self.collective.current.take() else { return Err(Refusal::Malformed) };

@@ -33,8 +33,7 @@ impl Coherence {
     pub(super) fn gather_arrival(&mut self, from: Rank, epoch: u64, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
         let mut reader = Reader(body);
         let call = Call::read(&mut reader)?;
-        let vector = Vector::read(&mut reader, self.nodes)?;
-        let intervals = Interval::read_all(&mut reader, self.nodes, &self.arrays)?;
+        let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
         reader.end()?;
         if self.me != 0 || intervals.iter().any(|interval| interval.writer != from && !interval.late) {
             return Err(Refusal::Malformed);

@@ -1,5 +1,6 @@
 //! What this node knows of others' intervals: a vector time, and the intervals themselves since the last barrier (COH-4.3).
 
+use super::array::Array;
 use super::codec::{Reader, Writer};
 use super::notices::{Interval, Runs};
 use crate::Rank;
@@ -13,6 +14,9 @@ const KEPT_APART: usize = 1024;
 
 /// How often that is looked at, in intervals inserted.
 const JOIN_EVERY: u64 = 256;
+
+/// So there are never more of one writer.
+pub(super) const INTERVALS_MAX: usize = KEPT_APART + JOIN_EVERY as usize;
 
 /// For each node the number of its last interval that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +119,27 @@ impl Knowledge {
             let unknown = (writer, low.get(writer).saturating_add(1))..=(writer, u64::MAX);
             self.store.range(unknown).map(|(_, interval)| interval).filter(move |interval| interval.first <= high.get(writer))
         })
+    }
+
+    /// What another node knows. Nobody knows more of this one than it has done.
+    pub fn read_vector(&self, reader: &mut Reader<'_>) -> Result<Vector, Refusal> {
+        let vector = Vector::read(reader, self.nodes())?;
+        if vector.get(self.me) <= self.vector.get(self.me) { Ok(vector) } else { Err(Refusal::Malformed) }
+    }
+
+    /// What another node knows, and tells.
+    pub fn read(&self, reader: &mut Reader<'_>, arrays: &[Array]) -> Result<(Vector, Vec<Interval>), Refusal> {
+        let vector = self.read_vector(reader)?;
+        let intervals = Interval::read_all(reader, self.nodes(), arrays)?;
+        let own = self.vector.get(self.me);
+        if intervals.iter().any(|interval| interval.writer == self.me && interval.last > own) {
+            return Err(Refusal::Malformed);
+        }
+        Ok((vector, intervals))
+    }
+
+    fn nodes(&self) -> u32 {
+        self.base.0.len() as u32
     }
 
     /// What an unlock tells `manager` when this node knew `vector`; it counts as told then.

@@ -120,8 +120,7 @@ impl Coherence {
             token.into_iter().for_each(|token| self.fail(token, error.clone()));
             return Ok(());
         }
-        let vector = Vector::read(&mut reader, self.nodes)?;
-        let intervals = Interval::read_all(&mut reader, self.nodes, &self.arrays)?;
+        let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
         reader.end()?;
         // Nobody can be more than one collective ahead of us: it would have needed our arrival.
         if epoch > self.epoch.saturating_add(1) {

@@ -116,7 +116,7 @@ impl Managed {
 impl Coherence {
     pub(super) fn manage_acquire(&mut self, from: Rank, lock: u64, request: u64, body: &[u8]) -> Result<(), Refusal> {
         let mut reader = Reader(body);
-        let vector = Vector::read(&mut reader, self.nodes)?;
+        let vector = self.knowledge.read_vector(&mut reader)?;
         reader.end()?;
         if self.manager(lock) != self.me {
             return Err(Refusal::UnknownObject);
@@ -136,10 +136,7 @@ impl Coherence {
     pub(super) fn manage_unlock(&mut self, from: Rank, lock: u64, request: u64, epoch: u64, body: &[u8]) -> Result<(), Refusal> {
         let mut reader = Reader(body);
         let told = match reader.byte()? {
-            0 => {
-                let vector = Vector::read(&mut reader, self.nodes)?;
-                Some((vector, Interval::read_all(&mut reader, self.nodes, &self.arrays)?))
-            }
+            0 => Some(self.knowledge.read(&mut reader, &self.arrays)?),
             1 => None,
             _ => return Err(Refusal::Malformed),
         };

@@ -2,6 +2,7 @@
 
 use super::array::{Array, PageId};
 use super::codec::{Reader, Writer};
+use super::knowledge::INTERVALS_MAX;
 use super::{ArrayId, array};
 use crate::Rank;
 use crate::wind::Refusal;
@@ -48,19 +49,22 @@ impl Runs {
         }
     }
 
-    /// Runs of pages that exist.
+    /// Runs of pages that exist, in their order.
     pub fn read(reader: &mut Reader<'_>, arrays: &[Array]) -> Result<Runs, Refusal> {
         let count = reader.count(3)?;
-        let mut runs = Vec::with_capacity(count);
+        let mut runs: Vec<(ArrayId, Range<u64>)> = Vec::with_capacity(count);
         for _ in 0..count {
             let (id, first, pages) = (reader.number_u32()?, reader.number()?, reader.number()?);
             let array = arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
             if !array.contains(first, pages) {
                 return Err(Refusal::OutOfBounds);
             }
+            if runs.last().is_some_and(|(last, range)| (id, first) < (*last, range.end)) {
+                return Err(Refusal::Malformed);
+            }
             runs.push((id, first..first + pages));
         }
-        Ok(Runs::union([&Runs(runs)]))
+        Ok(Runs(runs))
     }
 }
 
@@ -99,6 +103,10 @@ impl Interval {
     }
 
     pub fn read_all(reader: &mut Reader<'_>, nodes: u32, arrays: &[Array]) -> Result<Vec<Interval>, Refusal> {
-        (0..reader.count(5)?).map(|_| Interval::read(reader, nodes, arrays)).collect()
+        let count = reader.count(5)?;
+        if count > (nodes as usize).saturating_mul(INTERVALS_MAX) {
+            return Err(Refusal::NoRoom);
+        }
+        (0..count).map(|_| Interval::read(reader, nodes, arrays)).collect()
     }
 }

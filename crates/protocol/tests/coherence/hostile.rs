@@ -193,3 +193,29 @@ fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
         assert_eq!(cluster.take(2, other), Some(Ok(Value::None)), "a lock that it did not have");
     }
 }
+
+/// COH-9.1: intervals are believed of their writer, within bounds, and never more of a node than it has done itself.
+#[test]
+fn intervals_that_no_sound_node_tells_are_refused() {
+    let mut cluster = cluster();
+    let node = &mut cluster.nodes[1];
+    let mut tell = |code, body: &[u8]| node.coherence.receive(0, &head(code, [1, 0, 0]), body, &mut node.machine);
+    assert_eq!(tell(6, &[0, 0, 0]), Ok(()), "node 0 has lock 1 of node 1");
+    let many = |count: u16| {
+        let intervals = (1..=count).flat_map(|number| [0, number as u8 | 0x80, (number >> 7) as u8, 0, 0, 0]);
+        [0, 0, 0, 0, count as u8 | 0x80, (count >> 7) as u8].into_iter().chain(intervals).collect::<Vec<u8>>()
+    };
+    for (wrong, refusal) in [
+        // The receiver's own time, and its own intervals: first as a vector, then as an interval up to 2⁶³.
+        (&[0, 0, 1, 0, 0][..], Refusal::Malformed),
+        (&[0, 0, 0, 0, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0], Refusal::Malformed),
+        // Runs of pages that are not in their order, or overlap.
+        (&[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 4, 1, 0, 0, 1], Refusal::Malformed),
+        (&[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 2, 3], Refusal::Malformed),
+        // More than a node keeps.
+        (&many(3 * 1280 + 1), Refusal::NoRoom),
+    ] {
+        assert_eq!(tell(8, wrong), Err(refusal), "{:?}", &wrong[..wrong.len().min(20)]);
+    }
+    assert_eq!(tell(8, &[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3]), Ok(()));
+}
