@@ -210,7 +210,10 @@ impl Series {
     /// One round; a failure is tried once more.
     fn measure(&mut self, lab: &Lab, effort: Effort) -> Result<(), Error> {
         let measured = self.system.measure(lab, self.case, effort);
-        let found = measured.or_else(|_| self.system.measure(lab, self.case, effort))?;
+        let found = measured.or_else(|error| {
+            eprintln!("warning: {} has failed and is tried once more: {error}", self.system.name());
+            self.system.measure(lab, self.case, effort)
+        })?;
         for (figure, value) in found {
             let known = self.records.iter().position(|record| record.case == figure.name());
             let at = known.unwrap_or_else(|| {
