@@ -4,7 +4,7 @@ use super::agreement::{self, Call};
 use super::codec::{Headline, Reader, Writer};
 use super::collective::Outcome;
 use super::knowledge::Vector;
-use super::notices::{Interval, Runs};
+use super::notices::{Interval, Runs, TOLD_MAX};
 use super::post::Purpose;
 use super::{Coherence, Pages};
 use crate::Rank;
@@ -80,7 +80,7 @@ impl Coherence {
         for (rank, arrival) in &arrivals {
             let news = arrivals.values().flat_map(|other| &other.intervals);
             let news = news.filter(|i| i.writer != *rank && i.last > arrival.vector.get(i.writer));
-            let runs = Runs::union(news.map(|interval| &interval.runs));
+            let runs = Runs::union(news.map(|interval| &interval.runs)).at_most(TOLD_MAX);
             self.send_departure(*rank, epoch, &arrival.call, &outcome, &base, &runs);
         }
     }

@@ -106,11 +106,8 @@ impl Knowledge {
         }
         let old: Vec<Interval> =
             kept.iter().take(KEPT_APART / 2).filter_map(|last| self.store.remove(&(writer, *last))).collect();
-        let first = old.iter().map(|interval| interval.first).min().unwrap_or(1);
-        let last = old.iter().map(|interval| interval.last).max().unwrap_or(1);
-        let late = old.iter().any(|interval| interval.late);
-        let runs = Runs::union(old.iter().map(|interval| &interval.runs));
-        self.store.insert((writer, last), Interval { writer, first, last, late, runs });
+        let joined = Interval::join(writer, old.iter());
+        self.store.insert((writer, joined.last), joined);
     }
 
     /// Intervals that `high` knows and `low` does not (and, where some were joined, perhaps a few more: never fewer).

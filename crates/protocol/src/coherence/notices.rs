@@ -1,13 +1,20 @@
 //! Write notices (COH-4): which pages an interval has written, as runs of pages (COH-4.2).
 
-use super::array::{Array, PageId};
+use super::array::{ARRAY_PAGES_MAX, Array, PageId};
 use super::codec::{Reader, Writer};
 use super::knowledge::INTERVALS_MAX;
-use super::{ArrayId, array};
+use super::{ArrayId, CONTROL_MAX, array};
 use crate::Rank;
 use crate::wind::Refusal;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
+
+/// Intervals and runs told in one message; beyond this, those of one writer are joined, and gaps closed: it invalidates too much, never
+/// too little (COH-4.5).
+pub(super) const TOLD_MAX: usize = 1 << 20;
+// The longest interval before its runs; a run has at most 15 bytes.
+const _: () = assert!(TOLD_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
 
 /// Sorted, disjoint runs of pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +45,22 @@ impl Runs {
             }
         }
         Runs(out)
+    }
+
+    /// At most so many, if no array needs more: the smallest gaps between them are closed, so that pages are named that nobody wrote.
+    pub fn at_most(mut self, limit: usize) -> Runs {
+        let mut gap = 1;
+        while self.0.len() > limit && gap < ARRAY_PAGES_MAX {
+            self.0.dedup_by(|(array, range), (before, last)| {
+                let is_near = before == array && range.start - last.end <= gap;
+                if is_near {
+                    last.end = range.end;
+                }
+                is_near
+            });
+            gap *= 2;
+        }
+        self
     }
 
     pub fn write(&self, out: &mut Writer) {
@@ -97,9 +120,30 @@ impl Interval {
         Ok(Interval { writer, first, last, late: late == 1, runs: Runs::read(reader, arrays)? })
     }
 
+    /// Several of one writer as one.
+    pub fn join<'a>(writer: Rank, intervals: impl Iterator<Item = &'a Interval> + Clone) -> Interval {
+        let first = intervals.clone().map(|interval| interval.first).min().unwrap_or(1);
+        let last = intervals.clone().map(|interval| interval.last).max().unwrap_or(1);
+        let late = intervals.clone().any(|interval| interval.late);
+        Interval { writer, first, last, late, runs: Runs::union(intervals.map(|interval| &interval.runs)) }
+    }
+
+    /// All that goes into one message.
     pub fn write_all<'a>(intervals: impl Iterator<Item = &'a Interval> + Clone, out: &mut Writer) {
-        out.number(intervals.clone().count() as u64);
-        intervals.for_each(|interval| interval.write(out));
+        let (count, runs) = intervals.clone().fold((0, 0), |(count, runs), interval| (count + 1, runs + interval.runs.0.len()));
+        if count + runs <= TOLD_MAX {
+            out.number(count as u64);
+            return intervals.for_each(|interval| interval.write(out));
+        }
+        let mut of_writer: BTreeMap<Rank, Vec<&Interval>> = BTreeMap::new();
+        intervals.for_each(|interval| of_writer.entry(interval.writer).or_default().push(interval));
+        let share = TOLD_MAX / of_writer.len().max(1);
+        out.number(of_writer.len() as u64);
+        for (writer, intervals) in of_writer {
+            let mut joined = Interval::join(writer, intervals.into_iter());
+            joined.runs = joined.runs.at_most(share);
+            joined.write(out);
+        }
     }
 
     pub fn read_all(reader: &mut Reader<'_>, nodes: u32, arrays: &[Array]) -> Result<Vec<Interval>, Refusal> {
@@ -108,5 +152,57 @@ impl Interval {
             return Err(Refusal::NoRoom);
         }
         (0..count).map(|_| Interval::read(reader, nodes, arrays)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coherence::{CONTROL_MAX, Declaration, Element, Homes};
+    use alloc::string::String;
+    use alloc::vec;
+
+    const PAGES: u64 = 1 << 20;
+
+    fn sparse(writer: Rank, number: u64) -> Interval {
+        let runs = Runs::from_pages((0..PAGES / 2).map(|page| (0, page * 2)));
+        Interval { writer, first: number, last: number, late: number == 7, runs }
+    }
+
+    /// COH-4.5: whatever is known fits into one message that its receiver accepts (COH-9.1), and no page is left out.
+    #[test]
+    fn what_is_too_much_is_told_joined() {
+        let declaration = Declaration {
+            name: String::from("p"),
+            bytes: PAGES * crate::limits::PAGE as u64,
+            element: Element { kind: 1, size: 1 },
+            homes: Homes::Block,
+        };
+        let arrays = vec![Array::new(declaration, 0, 3)];
+        let known: Vec<Interval> = (0..3).flat_map(|writer| (5..15).map(move |number| sparse(writer, number))).collect();
+        let mut body = Writer::default();
+        Interval::write_all(known.iter(), &mut body);
+        assert!(body.0.len() as u64 <= CONTROL_MAX / 2, "{} bytes", body.0.len());
+        let told = Interval::read_all(&mut Reader(&body.0), 3, &arrays).unwrap();
+        assert_eq!(
+            told.iter().map(|i| (i.writer, i.first, i.last, i.late)).collect::<Vec<_>>(),
+            [0, 1, 2].map(|w| (w, 5, 14, true))
+        );
+        for interval in told {
+            assert_eq!(Runs::union([&interval.runs, &known[0].runs]), interval.runs);
+        }
+        let mut body = Writer::default();
+        Interval::write_all(known.iter().take(1), &mut body);
+        assert_eq!(Interval::read_all(&mut Reader(&body.0), 3, &arrays).unwrap(), known[..1], "what is not too much, as it is");
+    }
+
+    #[test]
+    fn the_smallest_gaps_are_closed_first() {
+        let runs = || Runs::from_pages([0, 2, 10, 30, 31, 200].map(|page| (0, page)).into_iter().chain([(1, 4)]));
+        let at_most = |limit| runs().at_most(limit).0;
+        assert_eq!(at_most(6), runs().0);
+        assert_eq!(at_most(5), [(0, 0..3), (0, 10..11), (0, 30..32), (0, 200..201), (1, 4..5)]);
+        assert_eq!(at_most(3), [(0, 0..32), (0, 200..201), (1, 4..5)]);
+        assert_eq!(at_most(1), [(0, 0..201), (1, 4..5)], "never from one array to another");
     }
 }
