@@ -234,8 +234,7 @@ impl Job {
     /// # Errors
     /// A node is lost; nodes do different things; the time limit passed.
     pub fn barrier(&self) -> Result<()> {
-        self.node.collective("barrier", Request::Barrier, self.limit)?;
-        self.check_memory()
+        self.node.collective("barrier", Request::Barrier, self.limit).map(drop)
     }
 
     /// Combine one value of each node, in rank order, so that all nodes have the same bits. Also a barrier.
@@ -253,9 +252,7 @@ impl Job {
     /// As [`Job::barrier`]; lengths that differ between nodes.
     pub fn reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
         let reduction = Reduction { op, values: T::to_values(values) };
-        let value = self.node.collective("reduce", Request::Reduce(reduction), self.limit)?;
-        self.check_memory()?;
-        match value {
+        match self.node.collective("reduce", Request::Reduce(reduction), self.limit)? {
             Value::Reduced(values) => T::from_values(values),
             _ => None,
         }
@@ -316,14 +313,6 @@ impl Job {
         self.node.say_goodbye(self.failure_time);
         self.node.stop();
         outcome
-    }
-
-    /// A system call on shared memory that failed inside a turn is told here.
-    fn check_memory(&self) -> Result<()> {
-        match self.node.with_engine(|engine| engine.pages().take_error()) {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
     }
 }
 

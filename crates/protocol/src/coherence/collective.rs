@@ -72,7 +72,9 @@ impl Coherence {
         let impediment = self.collective_impediment(&call.doing());
         let call = match impediment {
             // The others do not know of it: tell them where they wait for us.
-            Some(error @ CoherenceError::Refused { .. }) if self.dead.is_empty() => Call::Unfit(error.to_string()),
+            Some(error @ (CoherenceError::Refused { .. } | CoherenceError::Machine(_))) if self.dead.is_empty() => {
+                Call::Unfit(error.to_string())
+            }
             Some(error) => {
                 self.fail(token, error);
                 return true;
@@ -148,11 +150,11 @@ impl Coherence {
         let base = self.knowledge.read_vector(&mut reader)?;
         let runs = Runs::read(&mut reader, &self.arrays)?;
         reader.end()?;
-        let Some(current) = self.collective.current.take() else { return Err(Refusal::Malformed) };
         // Not passed: nothing is known by all, and rank 0 does not count it either (COH-8.2).
         if let Outcome::Dead(rank) = outcome {
-            let error = CoherenceError::NodeDead { doing: current.call.doing().to_string(), rank };
-            self.fail(current.token, error);
+            if let Some(Current { call, token, .. }) = self.collective.current.take() {
+                self.fail(token, CoherenceError::NodeDead { doing: call.doing().to_string(), rank });
+            }
             if rank < self.nodes {
                 self.bury(rank, pages);
             }
@@ -161,6 +163,9 @@ impl Coherence {
         if !planted(Bug::SkipInvalidation) {
             self.invalidate(&runs, pages);
         }
+        // What could not be unmapped is old: then this one has failed already.
+        self.look_at_machine(pages);
+        let Some(current) = self.collective.current.take() else { return Err(Refusal::Malformed) };
         self.knowledge.forget(&base);
         self.epoch += 1;
         self.forget_known_locks();
@@ -232,7 +237,7 @@ impl Coherence {
         failed.extend(queue.map(|(call, token)| (call.doing(), core::mem::replace(token, Token::NONE))));
         for (doing, token) in failed {
             let said = match error {
-                CoherenceError::Refused { .. } => None,
+                CoherenceError::Refused { .. } | CoherenceError::Machine(_) => None,
                 _ => self.collective_impediment(&doing),
             };
             self.fail(token, said.unwrap_or_else(|| error.clone()));

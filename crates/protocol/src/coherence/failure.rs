@@ -142,10 +142,23 @@ impl Coherence {
     /// A message was refused, or one of our own made no sense: shared memory cannot go on. Every pending and later
     /// synchronisation of this node fails, and takes part in collectives only to make them fail everywhere (COH-8.4).
     pub(super) fn break_down(&mut self, doing: Doing, rank: Rank, refusal: Refusal, pages: &mut dyn Pages) {
+        self.break_with(CoherenceError::Refused { doing: doing.to_string(), rank, refusal }, pages);
+    }
+
+    /// Has the machine done what it was told to? If not, shared memory cannot go on here either (COH-8.5).
+    pub(super) fn look_at_machine(&mut self, pages: &mut dyn Pages) {
+        if self.broken.is_none()
+            && let Some(why) = pages.failure()
+        {
+            let error = CoherenceError::Machine(why.into());
+            self.break_with(error, pages);
+        }
+    }
+
+    fn break_with(&mut self, error: CoherenceError, pages: &mut dyn Pages) {
         if self.left || self.broken.is_some() {
             return;
         }
-        let error = CoherenceError::Refused { doing: doing.to_string(), rank, refusal };
         self.broken = Some(error.clone());
         self.fail_collectives(&error);
         self.fail_locks(&error, pages);

@@ -68,7 +68,9 @@ impl Coherence {
         diff::decode(body, |page, at, bytes| {
             pages.write(id, page * PAGE as u64 + at as u64, bytes);
             Ok(())
-        })
+        })?;
+        // What could not be placed must not be told to anybody (COH-5.4).
+        if pages.failure().is_some() { Err(Refusal::NoRoom) } else { Ok(()) }
     }
 
     /// A collective is over that told everybody our intervals up to `told`: of pages that those name and that nobody has fetched

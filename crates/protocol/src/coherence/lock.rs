@@ -141,16 +141,18 @@ impl Coherence {
             let in_time = grant.epoch <= self.epoch;
             if in_time {
                 self.learn(grant, pages);
+                self.look_at_machine(pages);
             }
             match (token, hopeless) {
-                (Some(token), _) if in_time => {
+                (Some(token), _) if in_time && self.broken.is_none() => {
                     self.statistics.locks += 1;
                     self.locks.held.insert(lock, number);
                     self.done(token, Value::None);
                 }
                 (token, rank) => {
                     let doing = Doing::Lock(lock).to_string();
-                    let error = rank.map(|rank| CoherenceError::NodeDead { doing, rank });
+                    let dead = rank.map(|rank| CoherenceError::NodeDead { doing, rank });
+                    let error = self.broken.clone().or(dead);
                     token.into_iter().zip(error).for_each(|(token, error)| self.fail(token, error));
                     self.begin_release(Then::Unlock { lock, request: number, token: Token::NONE }, pages);
                 }

@@ -17,7 +17,7 @@ pub enum Access {
 /// The pages of all arrays on this node. `oikaze-os` has the real one (userfaultfd or mprotect); the simulator has a model.
 ///
 /// Ranges are in pages. Every call is about the *view*; `read` and `write` go through the *alias*, which never traps.
-/// Implementations report a failing system call once through their own error channel (the job then fails with its text).
+/// A change that the machine cannot make is told by [`failure`](Pages::failure), and not by the call.
 pub trait Pages {
     /// Map pages whose bytes are in place; threads that wait for them go on.
     fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access);
@@ -29,4 +29,9 @@ pub trait Pages {
     fn read(&self, array: ArrayId, page: u64, into: &mut [u8]);
     /// Copy bytes in at a byte offset from the array's start, through the alias.
     fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]);
+    /// Why a change could not be made, from the first such on. All views are untracked then: whoever waits in one goes on, and
+    /// nothing is changed any more (COH-8.5).
+    fn failure(&self) -> Option<&str> {
+        None
+    }
 }

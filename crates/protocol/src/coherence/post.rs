@@ -76,6 +76,7 @@ impl Coherence {
     /// Go on with all that has become possible; ends every call from outside.
     pub(super) fn settle(&mut self, pages: &mut dyn Pages) {
         loop {
+            self.look_at_machine(pages);
             if let Some((head, body)) = self.local.pop_front() {
                 if let Err(refusal) = self.handle(self.me, head, &body, pages) {
                     self.break_down(Doing::Message, self.me, refusal, pages);

@@ -210,6 +210,9 @@ pub enum CoherenceError {
         /// Its reason.
         refusal: Refusal,
     },
+    /// The machine could not change pages as it was told.
+    #[error("a page of shared memory could not be changed: what was computed since then is not to be trusted. {0}")]
+    Machine(String),
     /// This node has left.
     #[error("{doing}: this node has left the job; shared memory ends with leave()")]
     Left {

@@ -5,5 +5,6 @@ mod cluster;
 mod failures;
 mod hostile;
 mod litmus;
+mod machines;
 mod random;
 mod steady;

@@ -138,9 +138,13 @@ impl Tracker for Mprotect {
     }
 
     fn detach(&self, view: &View) {
-        // Whoever sleeps goes on, untracked. Should this fail, the view is unmapped in a moment anyway. The handler keeps knowing
-        // the view until it goes, for the sake of threads whose fault was on its way.
-        let _ = Mprotect::change(view, 0..view.pages(), |_| WRITABLE);
+        // Whoever sleeps goes on, untracked. All in one call, which joins mappings and so cannot run out of them. The handler keeps
+        // knowing the view until it goes, for the sake of threads whose fault was on its way.
+        if let Some(words) = view.kept::<Words>() {
+            let _one = words.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = protect(view.base(), view.len(), WRITABLE);
+            mark(&words.pages, WRITABLE);
+        }
     }
 
     fn install(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {

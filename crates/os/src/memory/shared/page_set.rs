@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use oikaze_protocol::coherence::{Access, ArrayId, Pages};
 use oikaze_protocol::limits::PAGE;
@@ -10,12 +10,12 @@ use oikaze_protocol::limits::PAGE;
 use super::error::SharedError;
 use super::shared_memory::SharedMemory;
 
-/// All arrays' memory. Coherence's calls cannot fail by themselves; the first system call that does is kept, and
-/// [`take_error`](Self::take_error) gives it to the engine, which fails the job with its text.
+/// All arrays' memory. Coherence's calls cannot fail by themselves. With the first that does no view is tracked any more, for what
+/// coherence takes the pages to be they may not be; [`Pages::failure`] tells it (COH-8.5).
 #[derive(Debug, Default)]
 pub struct PageSet {
     arrays: BTreeMap<ArrayId, Arc<SharedMemory>>,
-    error: Mutex<Option<SharedError>>,
+    failure: OnceLock<String>,
 }
 
 impl PageSet {
@@ -63,9 +63,20 @@ impl PageSet {
         self.arrays.values()
     }
 
-    /// The first failure since the last call.
-    pub fn take_error(&mut self) -> Option<SharedError> {
-        self.error.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+    /// Pages cannot be served any more, for this reason, unless there was one before.
+    pub fn fail(&self, why: &SharedError) {
+        if self.failure.get().is_none() {
+            self.iter().for_each(|memory| memory.release());
+            // Said afterwards: at the limit of mappings there is no memory for words.
+            let _ = self.failure.set(why.to_string());
+        }
+    }
+
+    /// Change an array, as long as all changes have gone well.
+    fn change(&self, array: ArrayId, call: impl FnOnce(&SharedMemory) -> Result<(), SharedError>) {
+        if self.failure.get().is_none() {
+            self.with(array, call);
+        }
     }
 
     fn with(&self, array: ArrayId, call: impl FnOnce(&SharedMemory) -> Result<(), SharedError>) {
@@ -78,22 +89,22 @@ impl PageSet {
             )),
         };
         if let Err(e) = result {
-            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+            self.fail(&e);
         }
     }
 }
 
 impl Pages for PageSet {
     fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
-        self.with(array, |m| m.install(pages, access));
+        self.change(array, |m| m.install(pages, access));
     }
 
     fn set_access(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
-        self.with(array, |m| m.set_access(pages, access));
+        self.change(array, |m| m.set_access(pages, access));
     }
 
     fn invalidate(&mut self, array: ArrayId, pages: Range<u64>) {
-        self.with(array, |m| m.invalidate(pages));
+        self.change(array, |m| m.invalidate(pages));
     }
 
     fn read(&self, array: ArrayId, page: u64, into: &mut [u8]) {
@@ -104,7 +115,11 @@ impl Pages for PageSet {
     }
 
     fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
-        self.with(array, |m| m.write(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
+        self.change(array, |m| m.write(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 }
 
@@ -134,20 +149,22 @@ mod tests {
         set.read(5, 1, &mut page);
         assert_eq!((page[0], page[8], page[11]), (7, 1, 0));
         set.invalidate(5, 0..3);
-        assert!(set.take_error().is_none());
+        assert_eq!(set.failure(), None);
         assert!(set.remove(5).is_some() && set.get(5).is_none());
     }
 
     #[test]
-    fn the_first_failure_is_kept_until_it_is_taken() {
+    fn with_the_first_failure_nothing_is_tracked_or_changed_any_more() {
         let mut set = set_of(2);
-        set.install(6, 0..1, Access::Read);
-        set.install(5, 0..3, Access::Read);
-        set.write(5, u64::MAX, &[0]);
-        let text = set.take_error().unwrap().to_string();
-        assert!(text.contains("array number 6"), "{text}");
-        assert!(set.take_error().is_none());
         set.read(5, u64::MAX, &mut [0]);
-        assert!(set.take_error().unwrap().to_string().contains("reading 1 bytes"));
+        assert!(set.failure().unwrap().contains("reading 1 bytes"));
+        set.install(6, 0..1, Access::Read);
+        set.invalidate(5, 0..2);
+        set.write(5, 0, &[1]);
+        assert!(set.failure().unwrap().contains("reading 1 bytes"), "the first is told");
+        // Nobody serves faults here: a touch that trapped would wait for ever.
+        let memory = Arc::clone(set.get(5).unwrap());
+        memory.slice_mut::<u8>(PAGE..PAGE + 1).unwrap()[0] = 7;
+        assert_eq!(memory.slice::<u8>(0..1).unwrap()[0], 0);
     }
 }

@@ -11,9 +11,31 @@ pub struct Machine {
     view: BTreeMap<(ArrayId, u64), Access>,
     /// How often threads that sleep on a page were woken.
     wakes: BTreeMap<(ArrayId, u64), u64>,
+    /// The next change of its pages fails, and none succeeds after it.
+    pub fail_next: bool,
+    failure: Option<String>,
 }
 
 impl Machine {
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Can pages be changed? With the first that cannot all are mapped as they are, and whoever sleeps goes on.
+    fn works(&mut self) -> bool {
+        if core::mem::take(&mut self.fail_next) {
+            self.failure = Some("mprotect of 4096 bytes: out of mappings".into());
+            let all = |(array, bytes): (&ArrayId, &Vec<u8>)| {
+                (0..bytes.len() / PAGE).map(|page| (*array, page as u64)).collect::<Vec<_>>()
+            };
+            for (array, page) in self.alias.iter().flat_map(all).collect::<Vec<_>>() {
+                self.view.insert((array, page), Access::Write);
+                self.wake(array, page);
+            }
+        }
+        self.failure.is_none()
+    }
+
     pub fn add(&mut self, array: ArrayId, pages: u64) {
         self.alias.insert(array, vec![0; pages as usize * PAGE]);
     }
@@ -55,6 +77,9 @@ impl Machine {
 impl Pages for Machine {
     fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
         assert!(pages.end as usize * PAGE <= self.alias[&array].len());
+        if !self.works() {
+            return;
+        }
         for page in pages {
             self.view.insert((array, page), access);
             self.wake(array, page);
@@ -62,6 +87,9 @@ impl Pages for Machine {
     }
 
     fn set_access(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
+        if !self.works() {
+            return;
+        }
         for page in pages {
             let old = self.view.insert((array, page), access);
             assert!(old.is_some(), "page {page} of array {array} is not mapped");
@@ -72,6 +100,9 @@ impl Pages for Machine {
     }
 
     fn invalidate(&mut self, array: ArrayId, pages: Range<u64>) {
+        if !self.works() {
+            return;
+        }
         for page in pages {
             assert!(self.view.remove(&(array, page)).is_some(), "page {page} of array {array} is not mapped");
             self.wake(array, page);
@@ -83,6 +114,12 @@ impl Pages for Machine {
     }
 
     fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
-        self.alias.get_mut(&array).unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        if self.works() {
+            self.alias.get_mut(&array).unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 }

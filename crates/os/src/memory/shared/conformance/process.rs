@@ -1,6 +1,8 @@
 //! What concerns the whole process: done in a child, so that this one survives.
 
+use super::super::PageSet;
 use super::*;
+use oikaze_protocol::coherence::Pages;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
@@ -49,6 +51,45 @@ fn running_out_of_mappings_is_an_error_that_names_the_limit() {
         // Printing needs memory, which may need a mapping.
         tracker.detach(memory.view());
         println!("{}", failed.unwrap());
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("vm.max_map_count"), "{output:?}");
+}
+
+/// COH-8.5: who sleeps on a page that cannot be mapped goes on, and the set says why.
+#[test]
+fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
+    let Some(output) = in_child("who_waits_for_a_page_that_cannot_be_mapped_goes_on", "waits") else {
+        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+        let limit: u64 = limit.trim().parse().unwrap();
+        if limit > 1 << 18 {
+            println!("vm.max_map_count: not tried, the limit is {limit}");
+            return;
+        }
+        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let (memory, many) = (Arc::new(array(&tracker, 1, 5)), array(&tracker, 0, 2 * limit as usize));
+        let mut set = PageSet::new();
+        set.insert(Arc::clone(&memory));
+        poke(&memory, 1, 42);
+        std::thread::scope(|threads| {
+            let toucher = threads.spawn(|| load(&memory, 1));
+            let mut faults = Vec::new();
+            poll(&mut [PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN)], None).unwrap();
+            tracker.faults(&mut faults).unwrap();
+            assert_eq!(pages_of(&faults), [1]);
+            let full = (0..limit).find_map(|i| tracker.install(many.view(), 2 * i..2 * i + 1, Access::Read).err());
+            assert!(full.is_some());
+            set.install(1, 1..2, Access::Read);
+            assert_eq!(toucher.join().unwrap(), 42);
+        });
+        // Nothing is tracked any more, whatever the set is told.
+        set.invalidate(1, 0..5);
+        store(&memory, 3, 7);
+        tracker.detach(many.view());
+        let mappings = std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        assert!(mappings < 1000, "{mappings} mappings");
+        println!("{}", set.failure().unwrap());
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout);

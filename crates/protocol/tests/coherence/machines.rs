@@ -1,0 +1,103 @@
+//! Machines that cannot change pages as they are told (COH-8.5): nobody sleeps for ever, and every node is told.
+
+use crate::cluster::Cluster;
+use crate::cluster::threads::{Cell, Op, Thread};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Homes, Value};
+
+const WHY: &str = "out of mappings";
+
+/// Fails at this node, with the machine's words.
+fn fails(cluster: &mut Cluster, rank: Rank, op: impl FnOnce(&mut Cluster) -> oikaze_protocol::wind::Token) {
+    let token = op(cluster);
+    cluster.run_until_quiet();
+    let (seed, outcome) = (cluster.seed, cluster.take(rank, token));
+    match outcome {
+        Some(Err(error)) if error.to_string().contains(WHY) => {}
+        other => panic!("seed {seed}: node {rank}: {other:?}"),
+    }
+}
+
+fn barriers_fail(cluster: &mut Cluster) {
+    let tokens = [0, 1, 2].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
+    for (rank, token) in (0..).zip(tokens) {
+        fails(cluster, rank, |_| token);
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_mapped_is_told_to_all_nodes() {
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        cluster.nodes[1].machine.fail_next = true;
+        let what = if seed % 2 == 0 { Op::Load(Cell::word(2, 0)) } else { Op::Store(Cell::word(1, 0), 5) };
+        cluster.run(vec![Thread::new(1, vec![what])]);
+        barriers_fail(&mut cluster);
+        barriers_fail(&mut cluster);
+    }
+}
+
+/// A program without collectives is told as well.
+#[test]
+fn locks_fail_where_a_page_could_not_be_changed() {
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        let token = cluster.call(1, |c, token, m| c.lock(3, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
+        cluster.run(vec![Thread::new(1, vec![Op::Store(Cell::word(2, 0), 5)])]);
+        // Its page cannot be protected from further stores.
+        cluster.nodes[1].machine.fail_next = true;
+        fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.unlock(3, token, m)));
+        fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.lock(4, token, m)));
+        barriers_fail(&mut cluster);
+    }
+}
+
+/// What was to be unmapped is not: whoever waited is told, and reads no old bytes for new ones.
+#[test]
+fn an_acquire_that_cannot_unmap_a_page_fails() {
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        cluster.run(vec![Thread::new(1, vec![Op::Load(Cell::word(2, 0))])]);
+        let by_lock = seed % 2 == 0;
+        let write = [Op::Lock(5), Op::Store(Cell::word(2, 0), 5), Op::Unlock(5)];
+        cluster.run(vec![Thread::new(2, write.into())]);
+        cluster.nodes[1].machine.fail_next = true;
+        if by_lock {
+            fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.lock(5, token, m)));
+            barriers_fail(&mut cluster);
+        } else {
+            let tokens = [0, 1, 2].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
+            fails(&mut cluster, 1, |_| tokens[1]);
+            barriers_fail(&mut cluster);
+        }
+        // What it was granted goes on to others.
+        let token = cluster.call(0, |c, token, m| c.lock(5, token, m));
+        cluster.run_until_quiet();
+        assert!(cluster.take(0, token).is_some(), "seed {seed}");
+    }
+}
+
+/// Changes that a home cannot place are not acknowledged: their writer is told.
+#[test]
+fn a_diff_that_cannot_be_placed_fails_its_writer() {
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 3, Homes::Block);
+        cluster.nodes[2].machine.fail_next = true;
+        for rank in [0, 1] {
+            let token = cluster.call(rank, |c, token, m| c.lock(rank.into(), token, m));
+            cluster.run_until_quiet();
+            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+            cluster.run(vec![Thread::new(rank, vec![Op::Store(Cell::word(2, 0), 5)])]);
+            let token = cluster.call(rank, |c, token, m| c.unlock(rank.into(), token, m));
+            cluster.run_until_quiet();
+            let text = cluster.take(rank, token).unwrap().unwrap_err().to_string();
+            assert!(text.contains("node 2 refused"), "seed {seed}: {text}");
+        }
+    }
+}
