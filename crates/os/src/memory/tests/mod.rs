@@ -5,22 +5,30 @@ mod oracle;
 use super::*;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Element, Memory, Rights};
 use oikaze_protocol::wind::{Refusal, Segment};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// MEM-1.1: nor does anything of a key tell anything of another.
 #[test]
 fn slots_and_keys_are_not_used_again_soon() {
+    const ROUNDS: usize = 20_000;
     let mut table = RegionTable::new();
     let region = Region::private(64).unwrap();
-    let mut seen = std::collections::HashSet::new();
-    for _ in 0..20_000 {
+    let (mut slots, mut keys, mut bits) = (HashSet::new(), HashSet::new(), [0; 64]);
+    for round in 0..ROUNDS {
         let Registered { slot, key, .. } = table.insert(region.clone(), Rights::ALL).unwrap();
-        assert!(seen.insert(u64::from(slot)), "slot {slot:#x} again");
+        assert!(slots.insert(slot), "slot {slot:#x} again");
+        assert!(keys.insert(key), "key {key:#x} again");
+        bits.iter_mut().enumerate().for_each(|(bit, count)| *count += (key >> bit & 1) as usize);
         assert!(table.locate(key, 0, 64, Rights::READ).is_ok());
+        assert_eq!(table.locate(key ^ 1 << (round % 64), 0, 64, Rights::READ), Err(Refusal::UnknownKey));
         assert!(table.remove(slot).is_some());
         assert_eq!(table.locate(key, 0, 64, Rights::READ), Err(Refusal::UnknownKey));
         assert!(table.remove(slot).is_none());
     }
     assert!(table.is_empty());
+    // Thirty standard deviations wide.
+    assert!(bits.iter().all(|count| count.abs_diff(ROUNDS / 2) < 2_100), "{bits:?}");
 }
 
 #[test]
