@@ -17,6 +17,7 @@ pub fn target() -> PathBuf {
 }
 
 /// A program to be run.
+#[derive(Debug)]
 pub struct Step(Command);
 
 /// Cargo, the one that started us.

@@ -34,7 +34,7 @@ pub struct Settings {
 /// What failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
     let model = ["test", "--release", "-p", "oikaze-protocol", "--lib", "--", "--ignored", "--nocapture", "all_classes_for_long"];
-    cargo(&model).run()?;
+    test::some(cargo(&model))?;
     cargo(&["build", "--release", "-p", "oikaze-sim"]).run()?;
     test::simulate("release", settings.first, settings.seeds)?;
     often("oikaze", &["--test", "kills"], "OIKAZE_KILLS", settings.kills.into())?;
@@ -48,5 +48,5 @@ pub fn run(settings: &Settings) -> Result<(), String> {
 fn often(package: &str, tests: &[&str], variable: &str, count: u64) -> Result<(), String> {
     println!("{package} {}: {count}", tests.join(" "));
     let command = cargo(&["test", "--release", "-p", package]).args(tests).args(["--", "--nocapture", "--test-threads=1"]);
-    command.env(variable, count.to_string()).run()
+    test::some(command.env(variable, count.to_string()))
 }
