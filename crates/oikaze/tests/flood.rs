@@ -112,6 +112,7 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
     let count = if cfg!(debug_assertions) { 20 } else { 1_000 };
     let begun = Instant::now();
     std::thread::scope(|scope| {
+        let _over = support::Until(&flood.over);
         scope.spawn(|| flood.run());
         support::cluster(2, &Settings::default(), |job| {
             let inbox = job.publish("inbox", Region::zeroed(LEN).unwrap(), Rights::WRITE).unwrap();
@@ -147,6 +148,5 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
             assert_eq!(seen.corrupt, 0);
             job.leave().unwrap();
         });
-        flood.over.store(true, Ordering::SeqCst);
     });
 }

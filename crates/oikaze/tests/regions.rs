@@ -6,7 +6,7 @@ use oikaze::job::Settings;
 use oikaze::{Class, Job, Refusal, Region, RegionId, RemoteId, Rights};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::cluster;
+use support::{Until, cluster};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 4096;
@@ -126,6 +126,7 @@ fn what_was_asked_for_before_is_waited_for_whoever_is_in_the_engine() {
         let there = job.peer(1 - job.rank()).unwrap().region("open").unwrap();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _over = Until(&over);
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let _ = job.statistics();
@@ -137,9 +138,7 @@ fn what_was_asked_for_before_is_waited_for_whoever_is_in_the_engine() {
                 source.deregister().unwrap();
                 put.wait_for(PATIENCE).is_err()
             });
-            let lost = lost.count();
-            over.store(true, Ordering::Relaxed);
-            assert_eq!(lost, 0);
+            assert_eq!(lost.count(), 0);
         });
         job.barrier().unwrap();
     });

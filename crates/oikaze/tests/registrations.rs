@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use support::{cluster, cluster_once, over_the_network};
+use support::{Until, cluster, cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// For a name that may be withdrawn at the moment.
@@ -66,6 +66,7 @@ fn is_untouched(memory: &Region) -> bool {
 }
 
 fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
+    let over = Until(&board.over);
     let memories = LENS.map(|len| reach.memory(len));
     memories.iter().for_each(|memory| memory.fill(0, memory.len() as u64, CANARY).unwrap());
     let mut open = LENS.map(|_| None::<LocalRegion>);
@@ -105,7 +106,7 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
             memory.fill(0, memory.len() as u64, CANARY).unwrap();
         }
     }
-    board.over.store(true, Ordering::Release);
+    drop(over);
     // What was under way at the end may come until the other has seen the end of it.
     job.barrier().unwrap();
     assert!(memories.iter().all(is_untouched));
@@ -238,7 +239,7 @@ fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
                 let begun = &AtomicU64::new(0);
                 std::thread::scope(|scope| {
                     let source = region.all();
-                    scope.spawn(move || {
+                    let other = scope.spawn(move || {
                         let mut under_way = VecDeque::new();
                         let gone = loop {
                             under_way.push_back(there.put(0, source.clone()));
@@ -259,7 +260,7 @@ fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
                             );
                         }
                     });
-                    while begun.load(Ordering::Relaxed) < 20 {
+                    while begun.load(Ordering::Relaxed) < 20 && !other.is_finished() {
                         std::thread::yield_now();
                     }
                     region.deregister().unwrap();

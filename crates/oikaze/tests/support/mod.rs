@@ -3,6 +3,7 @@
 use oikaze::Job;
 use oikaze::job::{Bootstrap, JobError, Secret, Settings};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,16 @@ impl Bootstrap for Place {
     }
     fn aborted(&self) -> Option<String> {
         self.store.aborted.lock().unwrap().clone()
+    }
+}
+
+/// It is over when this is dropped: threads that go on until then end with a test that fails, too.
+#[allow(dead_code)]
+pub struct Until<'a>(pub &'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
