@@ -160,16 +160,18 @@ fn a_handle_is_looked_at_and_cancelled() {
         };
         assert_eq!(old.unwrap(), 0);
         assert_eq!(add.cancel().unwrap(), 0, "what has ended cannot be cancelled any more");
-        // A fence holds it here until it is cancelled: it has not happened.
+        // A fence holds it here until it is cancelled, or has done so a moment ago.
         let peer = there.peer();
         let held = job.batch(|| {
             let _before = there.fetch_add(8, 1);
             peer.fence();
             there.fetch_add(16, 1)
         });
-        match held.cancel() {
-            Ok(old) => assert_eq!(old, 0, "it was faster"),
-            Err(error) => assert!(error.to_string().contains("cancelled"), "{error}"),
+        let held = held.cancel();
+        let word = there.fetch_add(16, 0).wait().unwrap();
+        match held {
+            Ok(old) => assert_eq!((old, word), (0, 1), "it was faster"),
+            Err(error) => assert!(error.to_string().contains("cancelled") && word <= 1, "{word}: {error}"),
         }
     });
 }

@@ -195,7 +195,7 @@ fn run(way: &str) {
             let store = format!("127.0.0.1:{}", server.port());
             let (secret, incarnation) = (secret.clone(), new_incarnation());
             let place = Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
-            let settings = Settings { failure_time: Some(Duration::from_millis(500)), ..Settings::default() };
+            let settings = Settings { failure_time: Some(Duration::from_secs(2)), ..Settings::default() };
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "plays_its_role", "--nocapture"]).envs(to_variables(&place, &settings)).env(ROLE, way);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
