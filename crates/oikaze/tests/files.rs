@@ -7,15 +7,16 @@ use oikaze::{Combine, Job, Refusal, Region, Rights};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 1 << 20;
 
-/// A file of sevens, mapped, whose pages are on the disk alone.
+/// A file of sevens, mapped, whose pages are on the disk alone: beside what cargo builds, for what is temporary may be memory.
 fn evicted(name: &str, rank: u32) -> (File, Region) {
-    let path = std::env::temp_dir().join(format!("oikaze-file-{}-{name}-{rank}", std::process::id()));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("oikaze-file-{}-{name}-{rank}", std::process::id()));
     let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     file.write_all(&vec![7; LEN]).unwrap();
