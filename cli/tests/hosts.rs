@@ -89,23 +89,8 @@ fn signals_go_far_and_a_killed_launcher_leaves_nobody_there() {
 fn nodes_on_hosts_that_are_namespaces() {
     let Some(_turn) = namespaces() else { return };
     // Two real networks joined by a cable: this namespace cannot be used, as the launcher must be reachable from both.
-    let here = std::process::id();
-    let (a, b) = (format!("oikt-{here}-a"), format!("oikt-{here}-b"));
-    let cable = format!(
-        "set -e; ip netns add {a}; ip netns add {b}; ip -n {a} link add e type veth peer name e netns {b}; \
-         for n in {a}:1 {b}:2; do ip -n ${{n%:*}} link set lo up; ip -n ${{n%:*}} address add 10.98.0.${{n#*:}}/24 dev e; ip -n ${{n%:*}} link set e up; done"
-    );
-    let sh = |script: &str| std::process::Command::new("/bin/sh").args(["-c", script]).status().unwrap().success();
-    let made = sh(&cable);
-    let shell = Shell::new("netns", "host=$1; shift; exec ip netns exec $host \"$@\"");
-    let mut command = std::process::Command::new("ip");
-    let list = format!("{a},{b}");
-    command
-        .args(["netns", "exec", &a, OIKAZE, "run", "--hosts", &list, "--", OIKAZE, "hello"])
-        .env("OIKAZE_RSH", shell.command());
-    let (status, out, err) = finish(&mut command);
-    sh(&format!("ip netns del {a}; ip netns del {b}"));
-    assert!(made);
+    let cable = Cable::new("hosts", ["1500", "1500"], ["10.98.0.1/24", "10.98.0.2/24"]);
+    let (status, out, err) = finish(cable.run(&Shell::enter("netns"), &[]).args(["--", OIKAZE, "hello"]));
     assert_eq!(status, Some(0), "{err}");
     assert!(out.contains("[0] node 0 reaches node 1 at 10.98.0.2:"), "{out}");
 }

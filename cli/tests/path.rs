@@ -4,7 +4,7 @@
 mod support;
 use oikaze::{Region, Rights};
 use std::io::Write;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -84,11 +84,6 @@ fn end(mut job: Running, input: ChildStdin) {
     assert_eq!(status, 0, "{out}");
 }
 
-fn ip(namespace: &str, arguments: &[&str]) {
-    let status = Command::new("ip").args(["-n", namespace]).args(arguments).status().unwrap();
-    assert!(status.success(), "ip -n {namespace} {arguments:?}");
-}
-
 /// Without segmentation offload, for large buffers pass narrow virtual devices uncut, as no cable lets them.
 fn cabled() -> Command {
     oikaze(&["run", "-n", "2", "--netns", "--mtu", "9000", "--failure-time", "20000", "--env", "OIKAZE_WITHOUT=gso,gro"])
@@ -122,56 +117,13 @@ fn an_interface_shrinks_under_a_running_transfer() {
     end(job, input);
 }
 
-/// Two namespaces joined by a cable, removed with the test.
-struct Cable([String; 2]);
-
-impl Cable {
-    fn new(name: &str, mtus: [&str; 2], addresses: [&str; 2]) -> Cable {
-        let cable = Cable(["a", "b"].map(|end| format!("oikt-{}-{name}-{end}", std::process::id())));
-        let [a, b] = &cable.0;
-        let plain = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success(), "{arguments:?}");
-        plain(&["netns", "add", a]);
-        plain(&["netns", "add", b]);
-        ip(a, &["link", "add", "e", "type", "veth", "peer", "name", "e", "netns", b]);
-        for ((end, mtu), address) in cable.0.iter().zip(mtus).zip(addresses) {
-            ip(end, &["link", "set", "lo", "up"]);
-            ip(end, &["link", "set", "e", "mtu", mtu, "up"]);
-            // An address that may be used at once, without asking whether somebody else has it.
-            let quick: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
-            ip(end, &[&["address", "add", address, "dev", "e"], quick].concat());
-        }
-        cable
-    }
-
-    /// `oikaze run` with a node at each end, started at the first.
-    fn run(&self, shell: &Shell) -> Command {
-        let [a, b] = &self.0;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", a, OIKAZE, "run", "--hosts", &format!("{a},{b}"), "--failure-time", "20000"]);
-        command.env("OIKAZE_RSH", shell.command()).stdout(Stdio::piped());
-        command
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        for end in &self.0 {
-            let _ = Command::new("ip").args(["netns", "del", end]).status();
-        }
-    }
-}
-
-fn enter(name: &str) -> Shell {
-    Shell::new(name, "host=$1; shift; exec ip netns exec $host \"$@\"")
-}
-
 /// WIND-8.1: one end has 9000 and the other 1500.
 #[test]
 fn ends_with_different_mtus() {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new("mtu", ["9000", "1500"], ["10.97.0.1/24", "10.97.0.2/24"]);
-    let shell = enter("mtu");
-    let (job, input) = start(cable.run(&shell));
+    let shell = Shell::enter("mtu");
+    let (job, input) = start(cable.run(&shell, &["--failure-time", "20000"]));
     end(job, input);
 }
 
@@ -180,7 +132,7 @@ fn ends_with_different_mtus() {
 fn without_ipv4() {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new("v6", ["9000", "9000"], ["fd97::1/64", "fd97::2/64"]);
-    let shell = enter("v6");
-    let (job, input) = start(cable.run(&shell));
+    let shell = Shell::enter("v6");
+    let (job, input) = start(cable.run(&shell, &["--failure-time", "20000"]));
     end(job, input);
 }

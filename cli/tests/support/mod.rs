@@ -155,6 +155,51 @@ pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
+/// `ip ARGUMENTS` in a namespace.
+pub fn ip(namespace: &str, arguments: &[&str]) {
+    let status = Command::new("ip").args(["-n", namespace]).args(arguments).status().unwrap();
+    assert!(status.success(), "ip -n {namespace} {arguments:?}");
+}
+
+/// Two namespaces joined by a cable, removed with the test.
+pub struct Cable(pub [String; 2]);
+
+impl Cable {
+    pub fn new(name: &str, mtus: [&str; 2], addresses: [&str; 2]) -> Cable {
+        let cable = Cable(["a", "b"].map(|end| format!("oikt-{}-{name}-{end}", std::process::id())));
+        let [a, b] = &cable.0;
+        let plain = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success(), "{arguments:?}");
+        plain(&["netns", "add", a]);
+        plain(&["netns", "add", b]);
+        ip(a, &["link", "add", "e", "type", "veth", "peer", "name", "e", "netns", b]);
+        for ((end, mtu), address) in cable.0.iter().zip(mtus).zip(addresses) {
+            ip(end, &["link", "set", "lo", "up"]);
+            ip(end, &["link", "set", "e", "mtu", mtu, "up"]);
+            // An address that may be used at once, without asking whether somebody else has it.
+            let quick: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
+            ip(end, &[&["address", "add", address, "dev", "e"], quick].concat());
+        }
+        cable
+    }
+
+    /// `oikaze run OPTIONS` with a node at each end, started at the first; `shell` [enters](Shell::enter).
+    pub fn run(&self, shell: &Shell, options: &[&str]) -> Command {
+        let [a, b] = &self.0;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", a, OIKAZE, "run", "--hosts", &format!("{a},{b}")]).args(options);
+        command.env("OIKAZE_RSH", shell.command()).stdout(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for end in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", end]).status();
+        }
+    }
+}
+
 /// A script in place of ssh; removed with the test.
 pub struct Shell(PathBuf);
 
@@ -164,6 +209,11 @@ impl Shell {
         let path = std::env::temp_dir().join(format!("oikaze-test-{}-{name}", std::process::id()));
         std::fs::write(&path, script).unwrap();
         Shell(path)
+    }
+
+    /// The host is a namespace.
+    pub fn enter(name: &str) -> Shell {
+        Shell::new(name, "host=$1; shift; exec ip netns exec $host \"$@\"")
     }
 
     /// For OIKAZE_RSH. Run by sh, so that no test trips over a script that another thread's fork still holds open.
