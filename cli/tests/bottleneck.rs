@@ -5,53 +5,35 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{SystemTime, UNIX_EPOCH};
 use support::*;
 
-/// Of the shaped line, in bits a second.
-const RATE: f64 = 200e6;
+/// Bits that Wind sends.
+const VOLUME: f64 = 50.0 * 8.0 * 1048576.0;
 /// What this process is, when the test starts it again inside a namespace.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 const SINK: &str = "10.97.0.2:5001";
 
-fn sh(script: &str) -> bool {
-    Command::new("/bin/sh").args(["-c", script]).status().is_ok_and(|status| status.success())
-}
-
-/// Two namespaces and the line between them; removed with the test.
-struct Line {
-    a: String,
-    b: String,
-}
-
-impl Line {
-    fn new() -> Line {
-        let here = std::process::id();
-        let line = Line { a: format!("oikt-{here}-a"), b: format!("oikt-{here}-b") };
-        let Line { a, b } = &line;
-        let made = sh(&format!(
-            "set -e; ip netns add {a}; ip netns add {b}; ip -n {a} link add e type veth peer name e netns {b}
-            for n in {a}:1 {b}:2; do
-              ip -n ${{n%:*}} link set lo up; ip -n ${{n%:*}} address add 10.97.0.${{n#*:}}/24 dev e; ip -n ${{n%:*}} link set e up
-              ip netns exec ${{n%:*}} tc qdisc add dev e root tbf rate 200mbit burst 64kb limit 1mb
-            done"
-        ));
-        assert!(made, "no shaped line: is there a kernel with veth and tbf?");
-        line
-    }
-
-    fn role(&self, namespace: &str, role: &str) -> Running {
-        let me = std::env::current_exe().unwrap();
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace]).arg(me).args(["--exact", "plays_its_role", "--nocapture"]);
-        Running::start(command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::piped()))
+fn shape(cable: &Cable) {
+    for end in &cable.0 {
+        let shape = [
+            "netns", "exec", end, "tc", "qdisc", "add", "dev", "e", "root", "tbf", "rate", "200mbit", "burst", "64kb", "limit",
+            "1mb",
+        ];
+        assert!(Command::new("ip").args(shape).status().unwrap().success(), "no shaped line: is there a kernel with tbf?");
     }
 }
 
-impl Drop for Line {
-    fn drop(&mut self) {
-        sh(&format!("ip netns del {}; ip netns del {}", self.a, self.b));
-    }
+fn role(namespace: &str, role: &str) -> Running {
+    let me = std::env::current_exe().unwrap();
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]).arg(me).args(["--exact", "plays_its_role", "--nocapture"]);
+    Running::start(command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::piped()))
+}
+
+/// Microseconds, of the clock that all processes here have in common.
+fn now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()
 }
 
 /// Not a test by itself: the two ends of the TCP flow, each in its namespace.
@@ -62,11 +44,12 @@ fn plays_its_role() {
             let listener = TcpListener::bind(SINK).unwrap();
             println!("\nlistening");
             let (mut stream, _) = listener.accept().unwrap();
-            let (begun, mut bytes, mut buffer) = (Instant::now(), 0, vec![0; 1 << 16]);
+            let (mut bytes, mut buffer, mut seen) = (0, vec![0; 1 << 20], vec![(now(), 0)]);
             while let Ok(count @ 1..) = stream.read(&mut buffer) {
                 bytes += count;
+                seen.push((now(), bytes));
             }
-            println!("received {}", bytes as f64 * 8.0 / begun.elapsed().as_secs_f64());
+            seen.iter().for_each(|(at, bytes)| println!("received {at} {bytes}"));
         }
         Ok("source") => {
             let mut stream = TcpStream::connect(SINK).unwrap();
@@ -82,22 +65,29 @@ fn plays_its_role() {
 #[test]
 fn beside_cubic_tcp_neither_starves() {
     let Some(_turn) = namespaces() else { return };
-    let line = Line::new();
-    let mut sink = line.role(&line.b, "sink");
+    let cable = Cable::new("narrow", ["1500", "1500"], ["10.97.0.1/24", "10.97.0.2/24"]);
+    shape(&cable);
+    let mut sink = role(&cable.0[1], "sink");
     sink.line("listening");
-    let mut source = line.role(&line.a, "source");
+    let mut source = role(&cable.0[0], "source");
     source.line("sending");
-    let shell = Shell::new("bottleneck", "host=$1; shift; exec ip netns exec $host \"$@\"");
-    let hosts = format!("{},{}", line.a, line.b);
-    let mut wind = Command::new("ip");
-    wind.args(["netns", "exec", &line.a, OIKAZE, "run", "--hosts", &hosts, "--no-prefix", "--", OIKAZE, "perf", "put"]);
-    wind.args(["--size", "1M", "--only", "throughput", "--volume", "50M", "--json"]).env("OIKAZE_RSH", shell.command());
+    let shell = Shell::enter("bottleneck");
+    let mut wind = cable.run(&shell, &["--no-prefix"]);
+    wind.args(["--", OIKAZE, "perf", "put", "--size", "1M", "--only", "throughput", "--volume", "50M", "--json"]);
     let (status, out, err) = finish(&mut wind);
+    let end = now();
     drop(source);
-    let tcp: f64 = sink.line("received ").parse().unwrap();
     assert_eq!(status, Some(0), "{err}");
     let (_, rest) = out.split_once("\"bandwidth_gbs\":").expect("a figure");
     let wind = rest.split(',').next().and_then(|figure| figure.parse::<f64>().ok()).expect("a number") * 8e9;
-    eprintln!("Wind {:.0} Mbit/s, TCP {:.0} Mbit/s of {:.0}", wind / 1e6, tcp / 1e6, RATE / 1e6);
-    assert!(wind >= 0.15 * RATE && tcp >= 0.15 * RATE, "Wind {wind}, TCP {tcp} bit/s");
+    // Wind has sent its volume just now: what TCP had alone, before and afterwards, is no matter of shares.
+    let span = VOLUME / wind * 1e6;
+    let (_, told) = sink.finish();
+    let seen = told.lines().filter_map(|line| line.strip_prefix("received ")?.split_once(' '));
+    let seen: Vec<(u128, f64)> = seen.map(|(at, bytes)| (at.parse().unwrap(), bytes.parse().unwrap())).collect();
+    let until = |at: u128| seen.iter().take_while(|(then, _)| *then <= at).last().map_or(0.0, |(_, bytes)| *bytes);
+    let tcp = (until(end) - until(end - span as u128)) * 8e6 / span;
+    let share = wind / (wind + tcp);
+    eprintln!("Wind {:.0} Mbit/s, TCP {:.0} Mbit/s: {:.0} % are Wind's", wind / 1e6, tcp / 1e6, share * 100.0);
+    assert!((0.15..=0.85).contains(&share), "Wind {wind}, TCP {tcp} bit/s");
 }
