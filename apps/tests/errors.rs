@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{HIMENO, ONE_AT_A_TIME, oikaze};
+use support::{HIMENO, ONE_AT_A_TIME, oikaze, skip};
 
 const LU: &str = env!("CARGO_BIN_EXE_lu");
 /// Far more than any of these jobs may take; the launcher ends one that hangs.
@@ -177,10 +177,9 @@ fn memory_that_is_not_there() {
 /// Datagrams do not get through, TCP does: a matrix of what was tried, before long. Needs root and nft.
 #[test]
 fn a_firewall_between_the_nodes() {
-    let able = "command -v nft ip && [ $(id -u) = 0 ] && ip netns add oikt-probe && ip netns del oikt-probe";
+    let able = "command -v nft ip && [ $(id -u) = 0 ] && ip netns add oikt-probe-$$ && ip netns del oikt-probe-$$";
     if shell(able, &[]).0 != Some(0) {
-        eprintln!("skipped: needs root and the commands ip and nft");
-        return;
+        return skip("it needs root and the commands ip and nft");
     }
     let block = "nft add table inet t; nft \"add chain inet t i { type filter hook input priority 0; }\"; \
                  nft add rule inet t i meta l4proto udp drop";
@@ -194,8 +193,7 @@ fn a_firewall_between_the_nodes() {
 #[test]
 fn without_privileges() {
     if shell("[ $(id -u) = 0 ] && command -v setpriv", &[]).0 != Some(0) {
-        eprintln!("skipped: needs root and the command setpriv");
-        return;
+        return skip("it needs root and the command setpriv");
     }
     // The programs may lie where nobody else may look: they are copied.
     let drop = "setpriv --reuid 65534 --clear-groups --bounding-set -all --inh-caps -all";

@@ -6,7 +6,7 @@ mod support;
 use std::process::Command;
 use std::sync::PoisonError;
 
-use support::{HIMENO, ONE_AT_A_TIME, oikaze};
+use support::{HIMENO, ONE_AT_A_TIME, oikaze, skip};
 
 const LU: &str = env!("CARGO_BIN_EXE_lu");
 /// The launcher ends a job that takes longer, so that a hang is a failure and nothing stays behind.
@@ -107,8 +107,7 @@ fn over_network_namespaces() {
     let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
     let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
     if !root {
-        eprintln!("not root: network namespaces not tested");
-        return;
+        return skip("network namespaces need root");
     }
     Run::on(4).option("--netns").verifies(HIMENO, "--size s --iterations 100", S_100);
     Run::on(3).option("--netns").verifies(LU, "--n 256", LU_256);

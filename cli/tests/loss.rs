@@ -101,7 +101,7 @@ fn exchange(percent: u32, fault: Option<&str>) {
     job.line("[0] ready");
     let dropping = percent == 0 || (0..2).all(|rank| drop_some(&format!("oik-{}-{rank}", job.child.id()), percent));
     if !dropping {
-        return eprintln!("skipped: needs nft (package nftables) and its numgen in the kernel");
+        return skip("it needs nft (package nftables) and its numgen in the kernel");
     }
     job.child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
     let again: u64 = job.line("[0] again ").parse().unwrap();

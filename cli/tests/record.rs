@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{OIKAZE, finish, oikaze, text};
+use support::{OIKAZE, finish, oikaze, skipped, text};
 
 /// A directory that goes with the test.
 struct Directory(PathBuf);
@@ -79,8 +79,8 @@ fn what_one_node_received_the_other_sent() {
 #[test]
 fn the_dissector_understands_all_of_it() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("skipped: tshark is not installed (package tshark)");
-        return;
+        // It is large, and asked of nobody.
+        return skipped("tshark is not installed (package tshark)");
     }
     let directory = Directory::new("dissect");
     record(&directory);

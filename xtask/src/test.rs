@@ -10,11 +10,14 @@ struct Sum {
     passed: u32,
     failed: u32,
     ignored: u32,
+    /// They said that they cannot be run here.
+    skipped: Vec<String>,
 }
 
 impl Sum {
     /// Adds a line, if it is a result: `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; …`.
     fn add(&mut self, line: &str) {
+        self.skipped.extend(line.strip_prefix("skipped: ").map(str::to_owned));
         let Some(result) = line.strip_prefix("test result: ") else { return };
         self.suites += 1;
         let words: Vec<&str> = result.split(&[' ', ';', '.'][..]).filter(|word| !word.is_empty()).collect();
@@ -45,7 +48,10 @@ impl Sum {
     }
 
     fn show(&self, what: &str) -> String {
-        format!("{what}: {} suites, {} passed, {} failed, {} ignored", self.suites, self.passed, self.failed, self.ignored)
+        let Sum { suites, passed, failed, ignored, skipped } = self;
+        let why: String = skipped.iter().map(|why| format!("\n    {why}")).collect();
+        let skipped = skipped.len();
+        format!("{what}: {suites} suites, {passed} passed ({skipped} skipped), {failed} failed, {ignored} ignored{why}")
     }
 }
 
@@ -126,12 +132,13 @@ mod tests {
         let mut sum = Sum::default();
         for line in [
             "running 3 tests",
+            "skipped: it needs root",
             "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.50s",
         ] {
             sum.add(line);
         }
-        assert_eq!(sum, Sum { suites: 2, passed: 15, failed: 2, ignored: 1 });
+        assert_eq!(sum, Sum { suites: 2, passed: 15, failed: 2, ignored: 1, skipped: vec!["it needs root".to_owned()] });
         let mut none = Sum::default();
         none.add("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.01s");
         assert!(sum.is_something() && !none.is_something(), "tests by a name that none has");
