@@ -231,7 +231,7 @@ mod tests {
         open(&node.engine.link_mut().from).extend(datagrams);
     }
 
-    /// WIND-10.1 and WIND-10.2: what was dropped when shows what was computed.
+    /// WIRE-5.3, WIND-10.1 and 10.2: what was dropped when shows what was computed.
     #[test]
     fn garbage_of_every_kind_is_told_apart_and_leaves_nothing_behind() {
         let (mut a, mut b, now) = pair();

@@ -1,6 +1,7 @@
 //! Collectives that do not agree, and reductions (COH-6.2, COH-6.3).
 
 use crate::cluster::Cluster;
+use crate::cluster::threads::{Cell, Op, Thread};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values};
 use oikaze_protocol::wind::Token;
@@ -47,6 +48,28 @@ fn declarations_that_differ_name_nodes_and_values() {
     }
 }
 
+/// COH-2.3: who has heard of the agreement asks for pages of one who has not.
+#[test]
+fn pages_are_answered_for_before_the_agreement_is_heard() {
+    let mut early = 0;
+    for seed in 0..200 {
+        let mut cluster = Cluster::new(3, seed);
+        let declared = Declaration { homes: Homes::Cyclic { pages: 1 }, ..declaration("p", 3 * 4096) };
+        let tokens: Vec<Token> = (0..3).map(|rank| cluster.declare_on(rank, declared.clone())).collect();
+        let heard = (0..10_000).find_map(|_| {
+            cluster.step();
+            cluster.take(1, tokens[1])
+        });
+        assert!(matches!(heard, Some(Ok(_))), "{heard:?}");
+        if cluster.take(2, tokens[2]).is_none() {
+            early += 1;
+            let there = Cell::word(2, 0);
+            assert_eq!(cluster.run(vec![Thread::new(1, vec![Op::Store(there, 7), Op::Load(there)])]), [[7]]);
+        }
+    }
+    assert!(early > 20, "{early} of them");
+}
+
 #[test]
 fn an_unsound_declaration_fails_everywhere() {
     let mut cluster = Cluster::new(3, 1);
@@ -60,6 +83,7 @@ fn an_unsound_declaration_fails_everywhere() {
     all_fail(&mut cluster, &tokens, &["node 1 cannot", "60 bytes"]);
 }
 
+/// COH-6.2.
 #[test]
 fn different_collectives_fail_everywhere() {
     let mut cluster = Cluster::new(3, 5);

@@ -4,7 +4,7 @@ use crate::cluster::programs::{PAGES, homes, run};
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Random, seeds};
 
-/// COH-1.1, COH-3.1, 3.2 and 3.3, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1.
+/// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1.
 #[test]
 fn random_programs_read_what_a_sequential_machine_would() {
     for seed in seeds(0, 1500) {

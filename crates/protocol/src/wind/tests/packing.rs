@@ -83,7 +83,7 @@ fn datagrams_of_one_run_are_equally_long() {
     assert!(sent.iter().all(|datagram| !is_small(datagram)));
 }
 
-/// WIND-7.5, WIND-6.5: a message for which there is no room is not acknowledged, but its sender hears from us.
+/// WIND-3.4, WIND-7.5, WIND-6.5: a message for which there is no room is not acknowledged, but its sender hears from us.
 #[test]
 fn what_finds_no_room_is_answered_all_the_same() {
     let mut world = established(Settings { held_max: 1000, ..Settings::default() });
