@@ -80,7 +80,7 @@ fn node() {
 /// What this namespace takes in of UDP is dropped so often.
 fn drop_some(namespace: &str, percent: u32) -> bool {
     let rules = format!(
-        "table inet oikaze {{ chain arrivals {{ type filter hook input priority 0; meta l4proto udp numgen random mod 100 < {percent} drop; }} }}"
+        "table inet oikaze {{ chain arrivals {{ type filter hook input priority 0; meta l4proto udp numgen random mod 100 < {percent} drop; }}; }}"
     );
     let mut nft = Command::new("ip");
     nft.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::null());
