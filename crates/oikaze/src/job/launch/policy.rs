@@ -82,7 +82,7 @@ impl Policy {
         self.living.is_empty() || self.stage == Stage::GivenUp
     }
 
-    /// The job's status: of the first failure, else 0.
+    /// The job's status: of the node that was killed while nobody here had killed any, else of the first failure, else 0.
     #[must_use]
     pub fn status(&self) -> u8 {
         self.status.unwrap_or(0)
@@ -96,8 +96,13 @@ impl Policy {
         if how.is_success() {
             return self.actions.push(Action::Ended(rank, how.to_string()));
         }
-        let first = self.status.is_none();
-        let status = *self.status.get_or_insert_with(|| how.status());
+        // Its neighbours hear of a killed process sooner than its launcher does, and may have ended of it by then.
+        let killed = *how == Ending::Signal(SIGKILL) && matches!(self.stage, Stage::Running | Stage::Grace(_)) && !self.told;
+        let first = self.status.is_none() || (killed && self.status != Some(how.status()));
+        if first {
+            self.status = Some(how.status());
+        }
+        let status = self.status();
         self.actions.push(Action::Abort(format!("node {rank} {how}")));
         if first {
             let rest = match self.living.len() {
@@ -233,6 +238,23 @@ mod tests {
         assert!(!policy.is_over());
         policy.timeout(at(15));
         assert!(policy.is_over() && policy.status() == 137);
+    }
+
+    #[test]
+    fn who_was_killed_is_the_cause_though_another_ended_sooner() {
+        let mut policy = Policy::new(3, GRACE, None);
+        policy.ended(at(1), 0, &Ending::Status(1));
+        policy.ended(at(1), 2, &Ending::Signal(SIGKILL));
+        policy.ended(at(1), 1, &Ending::Status(1));
+        assert_eq!((policy.status(), policy.is_over()), (128 + 9, true));
+        // By the launcher itself, when the others did not end.
+        let mut policy = Policy::new(2, GRACE, None);
+        policy.ended(at(1), 0, &Ending::Status(1));
+        policy.timeout(at(1) + GRACE);
+        policy.timeout(at(1) + GRACE + TERM_TIME);
+        assert!(signals(&mut policy).contains(&SIGKILL));
+        policy.ended(at(20), 1, &Ending::Signal(SIGKILL));
+        assert_eq!(policy.status(), 1);
     }
 
     #[test]
