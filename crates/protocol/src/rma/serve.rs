@@ -80,7 +80,11 @@ impl Rma {
     /// one place.
     pub fn place_of(&mut self, from: Rank, number: u64, start: u64, len: u64, memory: &impl Memory) -> Option<Segment> {
         let (region, offset, whole) = match self.peers.get(&from)?.transfers.get(&number)? {
-            Transfer::Put { key, offset, len, .. } => (memory.locate(*key, *offset, *len, Rights::WRITE).ok()?, *offset, *len),
+            Transfer::Put { key, offset, len: whole, .. } => {
+                // As `place` asks: of these bytes alone, for to look whether pages are there takes the longer the more there are.
+                start.checked_add(len).filter(|end| end <= whole)?;
+                (memory.locate(*key, offset.checked_add(start)?, len, Rights::WRITE).ok()?, *offset, *whole)
+            }
             Transfer::Data { ticket } => {
                 let ticket = *ticket;
                 let Destination::Range(Segment { region, offset, len }) = *self.destination(from, number, ticket)? else {

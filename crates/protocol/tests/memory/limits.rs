@@ -31,6 +31,19 @@ fn transfers_of_one_peer() {
     assert_eq!(rma.admit(1, 0, Class::Unordered, &put, 300, &mut memory), Admission::Place, "forgotten with its peer");
 }
 
+/// MEM-1.10, MEM-3.7: whether pages are there is asked of a fragment, not each time of all that will come.
+#[test]
+fn where_a_fragment_goes_is_asked_of_it_alone() {
+    let (mut rma, mut memory, region) = target();
+    let put = Operation::Put { key: 5, offset: 100, signal: None }.encode();
+    assert_eq!(rma.admit(1, 1, Class::Unordered, &put, 800, &mut memory), Admission::Place);
+    memory.most_asked.set(0);
+    assert_eq!(rma.place_of(1, 1, 50, 30, &memory), Some(Segment { region, offset: 150, len: 30 }));
+    assert_eq!(rma.place_of(1, 1, 790, 11, &memory), None, "past its end");
+    rma.place(1, 1, 50, &[7; 30], &mut memory);
+    assert_eq!(memory.most_asked.get(), 30);
+}
+
 /// MEM-5.3.
 #[test]
 fn an_atomic_without_room_for_its_answer_does_not_happen() {

@@ -3,6 +3,7 @@
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, Combine, Element, Memory, Rights, Width};
 use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
+use std::cell::Cell;
 
 /// A region of [`Vectors`].
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Vectors {
     pub slots: Vec<Option<Area>>,
     /// Writes that had no place.
     pub ignored: u64,
+    /// The most bytes that were asked for at once.
+    pub most_asked: Cell<u64>,
 }
 
 impl Vectors {
@@ -70,6 +73,7 @@ impl Vectors {
 
 impl Memory for Vectors {
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
+        self.most_asked.set(self.most_asked.get().max(len));
         let slot = self.slots.iter().position(|area| area.as_ref().is_some_and(|area| area.key == key));
         let slot = slot.ok_or(Refusal::UnknownKey)? as u32;
         if !self.slots[slot as usize].as_ref().is_some_and(|area| area.rights.contains(right)) {
