@@ -6,6 +6,7 @@ use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -133,6 +134,10 @@ fn call(address: &SocketAddrUnix) -> io::Result<Line> {
 fn remove_stale(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
+        // What is none refuses calls, too.
+        if !entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+            continue;
+        }
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let stale = (name.starts_with(PREFIX) && refuses(&entry.path())) || (name.starts_with(UNFINISHED) && is_left(&entry));
@@ -169,6 +174,10 @@ mod tests {
         let dead = open().unwrap();
         bind(&dead, &SocketAddrUnix::new(&stale).unwrap()).unwrap();
         drop(dead);
+        // Somebody's files that happen to be called so are none of ours.
+        let mine = [directory.join("oikaze-results"), directory.join("oikaze-link")];
+        std::fs::write(&mine[0], b"mine").unwrap();
+        std::os::unix::fs::symlink(&mine[0], &mine[1]).unwrap();
         let mut living = Doorway::open(&format!("living-{}", std::process::id())).unwrap();
         living.open_in(&directory, "living").unwrap();
 
@@ -187,6 +196,8 @@ mod tests {
         assert_eq!(doorway.next_caller().unwrap().unwrap().hear().unwrap().unwrap().bytes(), b"by file");
         drop((doorway, living));
         assert!(!path.exists() && Doorway::call_name(&name).is_err());
+        mine.iter().for_each(|path| assert_eq!(std::fs::read(path).unwrap(), b"mine"));
+        mine.iter().for_each(|path| std::fs::remove_file(path).unwrap());
         std::fs::remove_dir(&directory).unwrap();
     }
 
