@@ -77,6 +77,8 @@ impl Looks {
         since >= LOOK_ASIDE && (lull == 1 || lull > EXPECTED || since >= LOOK_ASIDE + PUT_OFF)
     }
 }
+/// What a datagram counts for at least, however short: a look at bulk ends whatever comes.
+const COUNTED_LEAST: usize = 1024;
 
 impl UdpLink {
     /// One look: at the socket of small datagrams that had something last; at that of bulk, if it had something lately; every few
@@ -210,7 +212,7 @@ impl UdpLink {
                 self.pool.receive(socket, socket.busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?
             };
             taken += burst.datagrams;
-            bytes += burst.bytes;
+            bytes += burst.bytes.max(burst.datagrams * COUNTED_LEAST);
             socket.busy = burst.buffers > 0 && burst.bytes <= burst.buffers * SMALL_BUFFER;
             if !burst.full {
                 break;
@@ -297,6 +299,18 @@ mod tests {
             here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"bulk")).unwrap();
         }
         assert!(heard >= 15, "{heard} of 20");
+    }
+
+    /// From whoever found the port; nobody's turn lasts for as long as they come.
+    #[test]
+    fn a_look_ends_although_empty_datagrams_come() {
+        let mut here = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+        let bulk = SocketAddr::new(here.bound()[0].ip(), here.bulk_port().unwrap());
+        let anybody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        (0..2000).for_each(|_| assert_eq!(anybody.send_to(&[], bulk).unwrap(), 0));
+        let looks: Vec<usize> = (0..100).map(|_| here.receive(&mut |_| ()).unwrap()).collect();
+        let most = TAKEN_ALONE / COUNTED_LEAST + 2 * BUFFERS;
+        assert!(looks.iter().all(|taken| *taken <= most) && looks.iter().sum::<usize>() > most, "{looks:?}");
     }
 
     /// Another look brings what comes where something came last, and leaves the rest to a whole one.

@@ -178,7 +178,7 @@ fn from_the_first_that_is_not_as_foreseen_a_run_is_taken_out() {
         let mut taker = Taker::new(8192, 7 * 8192);
         let datagrams: Vec<_> = (0..7).map(|at| datagram(if at == wrong { 99 } else { at }, HEAD + 8192 + TAG)).collect();
         exchange(&mut sender, &mut receiver, &mut taker, &datagrams);
-        assert!(receiver.statistics().calls_in > 1 || taker.scattered == wrong.into(), "{wrong}");
+        assert!(receiver.statistics().calls_in > 1 || taker.scattered == usize::from(wrong), "{wrong}");
     }
 }
 
