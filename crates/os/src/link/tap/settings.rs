@@ -3,9 +3,9 @@
 use super::{Pcapng, Recorder, Tap, Trace};
 use crate::link::Link;
 use oikaze_protocol::limits::{CAPTURE_MAX, CAPTURE_MIN};
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file for a capture of all datagrams; the node's rank is put before its extension.
@@ -62,7 +62,12 @@ impl TapSettings {
 
 /// Only for this user: it holds what programs send.
 fn open(path: &Path) -> io::Result<std::fs::File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // Also one that was there before. (A pipe is as it was asked for.)
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 /// `x.pcapng` of rank 3 is `x.3.pcapng`.

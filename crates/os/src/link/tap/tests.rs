@@ -237,9 +237,11 @@ fn files_are_named_by_rank_and_for_their_user_only() {
     let directory = std::env::temp_dir().join(format!("oikaze-tap-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
     let settings = TapSettings { pcap: Some(directory.join("x.pcapng")), trace: Some(directory.join("none/y")), limit: 1 << 20 };
+    let path = directory.join("x.3.pcapng");
+    std::fs::write(&path, b"of long ago").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let (tap, failed) = settings.attach(udp(), 3);
     assert!(failed.len() == 1 && failed[0].contains("none/y.3"), "{failed:?}");
-    let path = directory.join("x.3.pcapng");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     drop(tap);
     assert_eq!(read(&std::fs::read(&path).unwrap()), []);
