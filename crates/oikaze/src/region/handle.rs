@@ -112,7 +112,7 @@ impl Job {
         len: u64,
     ) -> Result<Operation<()>> {
         let what = self.by_number(Verb::Put, destination, destination_offset, len);
-        let (segment, keep) = self.resolve(&what, source, source_offset, len)?;
+        let (segment, keep) = self.resolve(&what, source, source_offset, len, Rights::READ)?;
         let RemoteId { key, node, .. } = destination;
         let request = Request::Put { to: node, key, offset: destination_offset, body: Body::Segment(segment), signal: None };
         Ok(self.peer(node)?.begin(request, keep, what))
@@ -131,7 +131,7 @@ impl Job {
         len: u64,
     ) -> Result<Operation<()>> {
         let what = self.by_number(Verb::Get, source, source_offset, len);
-        let (into, keep) = self.resolve(&what, destination, destination_offset, len)?;
+        let (into, keep) = self.resolve(&what, destination, destination_offset, len, Rights::WRITE)?;
         let request = Request::Get { from: source.node, key: source.key, offset: source_offset, into };
         Ok(self.peer(source.node)?.begin(request, keep, what))
     }
@@ -141,7 +141,7 @@ impl Job {
     }
 
     /// The bytes of our own region that an operation uses, and what keeps them meanwhile (MEM-1.5).
-    fn resolve(&self, what: &What, id: RegionId, offset: u64, len: u64) -> Result<(Segment, Option<Holder>)> {
+    fn resolve(&self, what: &What, id: RegionId, offset: u64, len: u64, right: Rights) -> Result<(Segment, Option<Holder>)> {
         let found = self.node.with_engine(|engine| {
             let (slot, region, holder) = engine.memory().resolve(id)?;
             Some((slot, region.len() as u64, holder, region.may_be_absent().then(|| region.clone())))
@@ -155,7 +155,7 @@ impl Job {
         }
         if let Some(absent) = absent {
             // Nobody enters the turn with memory still to be faulted in (MEM-1.12). If it is in vain, the operation fails when it is begun.
-            let _ = absent.make_present(offset, len);
+            let _ = absent.make_present(offset, len, right);
         }
         Ok((Segment { region, offset, len }, holder))
     }

@@ -136,14 +136,15 @@ impl RegionSlice {
 
     /// Nobody enters the turn with memory still to be faulted in (MEM-1.12): of a file, the thread that begins an operation waits for the disk.
     /// If that is in vain, the operation fails when it is begun.
-    fn make_present(&self) {
+    fn make_present(&self, right: Rights) {
         if self.region.inner.region.may_be_absent() {
-            let _ = self.region.inner.region.make_present(self.range.start as u64, self.range.len() as u64);
+            let _ = self.region.inner.region.make_present(self.range.start as u64, self.range.len() as u64, right);
         }
     }
 
-    pub(crate) fn segment(&self) -> Segment {
-        self.make_present();
+    /// What an operation reads or writes.
+    pub(crate) fn segment(&self, right: Rights) -> Segment {
+        self.make_present(right);
         Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
     }
 
@@ -167,7 +168,7 @@ impl RegionSlice {
     ///
     /// # Errors
     /// They reach past its end, or further than any memory.
-    pub(crate) fn rows(&self, block: Block) -> Result<Rows> {
+    pub(crate) fn rows(&self, block: Block, right: Rights) -> Result<Rows> {
         let end = block.hull().and_then(|hull| block.offset.checked_add(hull));
         if end.is_none_or(|end| end > self.range.len() as u64) {
             return Err(Error::invalid(
@@ -176,7 +177,7 @@ impl RegionSlice {
             ));
         }
         let block = Block { offset: block.offset + self.range.start as u64, ..block };
-        self.make_present();
+        self.make_present(right);
         Ok(Rows { region: self.region.inner.registered.slot, block })
     }
 

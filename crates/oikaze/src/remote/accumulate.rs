@@ -5,7 +5,7 @@ use crate::engine::{Keep, Request};
 use crate::operation::{Operation, Verb};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
-use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
+use oikaze_protocol::rma::{Accumulation, Combine, Number, Rights, Width};
 use oikaze_protocol::wind::Body;
 
 impl RemoteRegion {
@@ -31,7 +31,7 @@ impl RemoteRegion {
     /// # Errors
     /// As [`RemoteRegion::accumulate`].
     pub fn accumulate_as(&self, offset: u64, how: Accumulation, from: RegionSlice) -> Result<Operation<()>> {
-        let segment = from.segment();
+        let segment = from.segment(Rights::READ);
         let (width, len) = (how.width().bytes(), segment.len);
         if !len.is_multiple_of(width) {
             return Err(Error::invalid(

@@ -5,7 +5,7 @@ use crate::engine::Request;
 use crate::operation::{Operation, Verb};
 use crate::region::RegionSlice;
 use crate::{Block, Error, Result};
-use oikaze_protocol::rma::{Destination, Signal};
+use oikaze_protocol::rma::{Destination, Rights, Signal};
 use oikaze_protocol::wind::{Body, Rows, Segment};
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl RemoteRegion {
             return Ok(self.put_body(there.offset, Body::Empty, signal, None));
         }
         let wrong = |why| self.cannot(Verb::Put, there, why);
-        let rows = from.rows(here)?;
+        let rows = from.rows(here, Rights::READ)?;
         let len = here.check_source().map_err(wrong)?;
         if there.check_destination().map_err(wrong)? != len {
             return Err(wrong(crate::BadBlock::Lengths { there, here: len }));
@@ -69,7 +69,7 @@ impl RemoteRegion {
     /// region must grant reading on all of the block's hull, from its first byte to its last.
     pub fn get_block(&self, there: Block, into: RegionSlice, here: Block) -> Result<Operation<()>> {
         let (from, key) = (self.peer.rank, self.published.key);
-        let rows = into.rows(here)?;
+        let rows = into.rows(here, Rights::WRITE)?;
         if there.is_empty() && here.is_empty() {
             let into = Segment { region: rows.region, offset: rows.block.offset, len: 0 };
             let request = Request::Get { from, key, offset: there.offset, into };

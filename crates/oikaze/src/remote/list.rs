@@ -4,6 +4,7 @@ use super::RemoteRegion;
 use crate::engine::{Completion, Joined, Request};
 use crate::operation::{Begun, Operation, Verb};
 use crate::region::RegionSlice;
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::Body;
 
 impl RemoteRegion {
@@ -15,7 +16,7 @@ impl RemoteRegion {
             to,
             key,
             offset,
-            body: Body::Segment(from.segment()),
+            body: Body::Segment(from.segment(Rights::READ)),
             signal: None,
         })
     }
@@ -23,7 +24,7 @@ impl RemoteRegion {
     /// Read each slice from its offset; as [`RemoteRegion::put_list`], the other way.
     pub fn get_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (from, key) = (self.peer.rank, self.published.key);
-        self.list(Verb::GetList, list, |offset, into| Request::Get { from, key, offset, into: into.segment() })
+        self.list(Verb::GetList, list, |offset, into| Request::Get { from, key, offset, into: into.segment(Rights::WRITE) })
     }
 
     fn list(&self, verb: Verb, list: &[(u64, RegionSlice)], request: impl Fn(u64, &RegionSlice) -> Request) -> Operation<()> {

@@ -25,7 +25,7 @@ use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_os::hazard::Host;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::Published;
+use oikaze_protocol::rma::{Published, Rights};
 use oikaze_protocol::wind::{Body, Class};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ impl Peer {
 
     /// As [`Peer::send`], of a counted slice, which is not copied.
     pub fn send_from(&self, class: Class, tag: u64, from: RegionSlice) -> Operation<()> {
-        let segment = from.segment();
+        let segment = from.segment(Rights::READ);
         let request = Request::Send { to: self.rank, class, tag, body: Body::Segment(segment) };
         self.begin(request, Some(from.keep()), What { verb: Verb::Message, len: segment.len, peer: self.rank, at: None })
     }

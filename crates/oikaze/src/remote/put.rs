@@ -5,7 +5,7 @@ use crate::engine::{Keep, Request};
 use crate::operation::{Operation, Verb};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
-use oikaze_protocol::rma::Signal;
+use oikaze_protocol::rma::{Rights, Signal};
 use oikaze_protocol::wind::Body;
 use std::borrow::Borrow;
 
@@ -50,7 +50,7 @@ impl RemoteRegion {
     /// Its engine is asked. (Apart, so that who needs no engine does not bear what this takes.)
     #[inline(never)]
     fn put_message(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Operation<()> {
-        self.put_body(offset, Body::Segment(from.segment()), signal, Some(from.clone().keep()))
+        self.put_body(offset, Body::Segment(from.segment(Rights::READ)), signal, Some(from.clone().keep()))
     }
 
     /// A signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of this region.
@@ -71,7 +71,7 @@ impl RemoteRegion {
         if let Some(done) = self.get_direct(offset, into) {
             return done;
         }
-        let segment = into.segment();
+        let segment = into.segment(Rights::WRITE);
         let request = Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
         self.peer.begin(request, Some(into.clone().keep()), self.what(Verb::Get, offset, segment.len))
     }

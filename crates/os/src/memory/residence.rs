@@ -3,6 +3,7 @@
 use super::Region;
 use core::ptr::NonNull;
 use oikaze_protocol::limits::FETCHED_AT_ONCE;
+use oikaze_protocol::rma::Rights;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use std::collections::VecDeque;
@@ -59,14 +60,20 @@ struct Wanted {
     range: Range<u64>,
     /// Where what is left of them begins.
     at: u64,
+    /// What for.
+    right: Rights,
     lost: Arc<Lost>,
 }
 
 impl Wanted {
     /// Fetch a piece; what is left then.
     fn fetch(mut self) -> Option<Wanted> {
+        if Arc::strong_count(&self.lost) == 1 {
+            // The registration is over: nobody wants them, and nobody is to be told.
+            return None;
+        }
         let end = self.range.end.min(self.at.saturating_add(PIECE));
-        let fetched = self.region.make_present(self.at, end - self.at).is_ok();
+        let fetched = self.region.make_present(self.at, end - self.at, self.right).is_ok();
         self.at = end;
         if fetched && end < self.range.end {
             return Some(self);
@@ -131,7 +138,7 @@ pub(super) struct Fetcher {
 
 impl Fetcher {
     /// Fetch these pages, soon. If no thread can be had, nothing is fetched, and whoever wants them is told so in the end.
-    pub fn fetch(&self, region: &Region, range: Range<u64>, lost: &Arc<Lost>) {
+    pub fn fetch(&self, region: &Region, range: Range<u64>, right: Rights, lost: &Arc<Lost>) {
         if let Some(disk) = region.disk() {
             return disk.want(&range);
         }
@@ -148,7 +155,7 @@ impl Fetcher {
         match &*sender {
             Some(sender) => {
                 // It ends only when the sender is dropped.
-                let _ = sender.send(Wanted { region: region.clone(), at: range.start, range, lost: Arc::clone(lost) });
+                let _ = sender.send(Wanted { region: region.clone(), at: range.start, range, right, lost: Arc::clone(lost) });
             }
             // The next who asks tries again.
             None => lost.end(range, true),
@@ -171,7 +178,7 @@ mod tests {
     use super::super::MemoryError;
     use super::super::table::RegionTable;
     use super::*;
-    use oikaze_protocol::rma::{Memory, Rights};
+    use oikaze_protocol::rma::Memory;
     use oikaze_protocol::wind::{Refusal, Segment};
     use std::fs::File;
     use std::io::Write;
@@ -228,9 +235,9 @@ mod tests {
         }
         // Who is told of it takes the news along: the next one makes the thread look again.
         assert_eq!(ask(), Err(Refusal::NotPresent));
-        assert!(region.make_present(8192, 1).is_err());
+        assert!(region.make_present(8192, 1, Rights::READ).is_err());
         file.set_len(LEN as u64).unwrap();
-        region.make_present(8192, 100).unwrap();
+        region.make_present(8192, 100, Rights::READ).unwrap();
         assert_eq!(table.locate(registered.key, 8192, 100, Rights::READ), Ok(registered.slot));
     }
 
@@ -243,11 +250,43 @@ mod tests {
         let region = Region::of_file(file.as_fd(), 0, len as usize, false).unwrap();
         let lost = Arc::new(Lost::default());
         assert!(lost.begin(&(0..len)));
-        let first = Wanted { region: region.clone(), range: 0..len, at: 0, lost: Arc::clone(&lost) };
+        let first = Wanted { region: region.clone(), range: 0..len, at: 0, right: Rights::READ, lost: Arc::clone(&lost) };
         let rest = first.fetch().unwrap();
         assert!(region.is_present(0, PIECE) && !region.is_present(len - 1, 1));
         assert!(rest.fetch().and_then(Wanted::fetch).is_none());
         assert!(region.is_present(0, len) && lost.ranges().fetching.is_empty() && !lost.take(&(0..len)));
+    }
+
+    /// MEM-1.8: a registration that is over has nothing fetched any more.
+    #[test]
+    fn what_nobody_wants_any_more_is_not_fetched() {
+        let (_file, region) = evicted();
+        let lost = Arc::new(Lost::default());
+        assert!(lost.begin(&(0..LEN as u64)));
+        assert!(Wanted { region: region.clone(), range: 0..LEN as u64, at: 0, right: Rights::READ, lost }.fetch().is_none());
+        assert!(!region.is_present(0, LEN as u64));
+    }
+
+    /// What is read is not written: holes of a file stay holes, until somebody writes there.
+    #[test]
+    fn to_read_a_file_does_not_change_it() {
+        let (file, _) = evicted();
+        file.set_len(0).unwrap();
+        file.set_len(LEN as u64).unwrap();
+        let blocks = || rustix::fs::fstat(&file).unwrap().st_blocks;
+        let region = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
+        let mut table = RegionTable::new();
+        let registered = table.insert(region, Rights::ALL).unwrap();
+        let fetch = |right| {
+            while table.locate(registered.key, 0, LEN as u64, right) == Err(Refusal::NotPresent) {
+                std::thread::yield_now();
+            }
+        };
+        fetch(Rights::READ);
+        assert!(table.gather(&Segment { region: registered.slot, offset: 0, len: LEN as u64 }).is_some());
+        assert_eq!(blocks(), 0);
+        table.write(registered.slot, 4096, &[1]);
+        assert!(blocks() > 0);
     }
 
     /// MEM-9.1: whoever asks for one range after another does not fill this node's memory.

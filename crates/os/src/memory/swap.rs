@@ -107,6 +107,7 @@ impl Seen {
 mod tests {
     use super::super::{PageSize, Region};
     use super::*;
+    use oikaze_protocol::rma::Rights;
     use rustix::mm::{Advice, madvise};
 
     #[test]
@@ -159,7 +160,7 @@ mod tests {
             }
             Region::private(48 << 20).unwrap().fill(0, 48 << 20, 1).unwrap();
             assert!(region.may_be_absent() && !region.is_present(0, LEN as u64), "the kernel keeps these pages");
-            region.make_present(0, LEN as u64).unwrap();
+            region.make_present(0, LEN as u64, Rights::READ).unwrap();
             assert!(region.is_present(0, LEN as u64));
             let mut bytes = vec![0; LEN];
             region.read(0, &mut bytes).unwrap();

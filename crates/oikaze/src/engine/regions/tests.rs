@@ -197,7 +197,7 @@ fn a_put_from_a_file_that_is_truncated_ends() {
     std::fs::remove_file(&path).unwrap();
     file.set_len(LEN).unwrap();
     let source = Region::of_file(std::os::fd::AsFd::as_fd(&file), 0, LEN as usize, true).unwrap();
-    source.make_present(0, LEN).unwrap();
+    source.make_present(0, LEN, Rights::READ).unwrap();
     let (mut a, mut b, mut now) = pair();
     let (_, there) = region(&mut b, THEIRS);
     let from = a.engine.memory().insert(source, Rights::NONE).unwrap();

@@ -3,6 +3,7 @@
 use super::super::mapping::Mapping;
 use super::super::{AccessError, MemoryError, PageSize, residence, swap};
 use super::{Backing, Region, RegionKind, Side};
+use oikaze_protocol::rma::Rights;
 use rustix::fd::BorrowedFd;
 
 impl Region {
@@ -55,11 +56,12 @@ impl Region {
         }
     }
 
-    /// Have the pages of this range in memory. Waits for the disk, if they may be there.
+    /// Have the pages of this range in memory, for what is to be done there: to read a file, its holes need no room. Waits for the disk, if
+    /// they may be there.
     ///
     /// # Errors
     /// Out of bounds; [`AccessError::Lost`]: they cannot be had.
-    pub fn make_present(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+    pub fn make_present(&self, offset: u64, len: u64, right: Rights) -> Result<(), AccessError> {
         self.check_bounds(offset, len)?;
         if !self.may_be_absent() || len == 0 {
             return Ok(());
@@ -71,7 +73,7 @@ impl Region {
         if self.kind() != RegionKind::File && self.is_present(offset, len) {
             return Ok(());
         }
-        residence::populate(self.at(Side::Runtime, offset), len as usize, self.writable())
-            .map_err(|_| AccessError::Lost { offset, len })
+        let writing = self.writable() && right != Rights::READ;
+        residence::populate(self.at(Side::Runtime, offset), len as usize, writing).map_err(|_| AccessError::Lost { offset, len })
     }
 }

@@ -102,7 +102,7 @@ mod tests {
         disk.bring(2);
         assert_eq!(ask(2 * PAGE as u64, 8), Ok(registered.slot));
         assert_eq!(ask(3 * PAGE as u64, 8), Err(Refusal::NotPresent));
-        region.make_present(3 * PAGE as u64, 8).unwrap();
+        region.make_present(3 * PAGE as u64, 8, Rights::READ).unwrap();
         assert_eq!(ask(3 * PAGE as u64, 8), Ok(registered.slot));
         let mut byte = [0];
         region.read(3 * PAGE as u64, &mut byte).unwrap();

@@ -20,7 +20,7 @@ impl RegionTable {
         inside?;
         match &entry.lost {
             None => Ok(slot),
-            Some(lost) => self.fetch_or_wait(entry, lost, offset, len, waits).map(|()| slot),
+            Some(lost) => self.fetch(entry, lost, offset, len, right, waits).map(|()| slot),
         }
     }
 }
@@ -37,14 +37,17 @@ impl Memory for RegionTable {
     /// Also `false` for memory that was lent for reading: nothing can land there.
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool {
         self.region(region).is_some_and(|region| {
-            region.rights().contains(Rights::WRITE) && !region.is_closed() && region.make_present(offset, len).is_ok()
+            region.rights().contains(Rights::WRITE)
+                && !region.is_closed()
+                && region.make_present(offset, len, Rights::WRITE).is_ok()
         })
     }
 
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) {
         // What was made present when the operation began has hardly gone since; if so, this turn waits for it.
         let written = self.region(region).is_some_and(|region| {
-            region.make_present(offset, bytes.len() as u64).is_ok() && region.write_from(Side::Runtime, offset, bytes).is_ok()
+            region.make_present(offset, bytes.len() as u64, Rights::WRITE).is_ok()
+                && region.write_from(Side::Runtime, offset, bytes).is_ok()
         });
         self.strays += u64::from(!written);
     }

@@ -4,6 +4,7 @@ use super::super::residence::Lost;
 use super::asked::refusal;
 use super::{Entry, RegionTable};
 use crate::memory::{Region, RegionKind};
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::Refusal;
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ impl RegionTable {
     #[must_use]
     pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
         let has = |region: &Region| {
-            region.kind() != RegionKind::File || region.is_present(offset, len) || region.make_present(offset, len).is_ok()
+            let is_file = region.kind() == RegionKind::File;
+            !is_file || region.is_present(offset, len) || region.make_present(offset, len, Rights::WRITE).is_ok()
         };
         self.is_inside(region, offset, len) && self.region(region).is_some_and(has)
     }
@@ -31,7 +33,7 @@ impl RegionTable {
 
     /// As [`RegionTable::fetch`], for something that is to be sent: if it never can be, that is to be known.
     pub(super) fn fetch_source(&self, slot: u32, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Option<()> {
-        match self.fetch(entry, lost, offset, len) {
+        match self.fetch(entry, lost, offset, len, Rights::READ, self.waits) {
             Ok(()) => Some(()),
             Err(refusal) => {
                 if refusal == Refusal::Lost {
@@ -52,30 +54,27 @@ impl RegionTable {
         self.waits = waits;
     }
 
-    /// Are these bytes in memory? If not, they are being fetched.
-    pub(super) fn fetch(&self, entry: &Entry, lost: &Arc<Lost>, offset: u64, len: u64) -> Result<(), Refusal> {
-        self.fetch_or_wait(entry, lost, offset, len, self.waits)
-    }
-
-    pub(super) fn fetch_or_wait(
+    /// Are these bytes in memory, for what is to be done there? If not, they are being fetched; or this waits for them.
+    pub(super) fn fetch(
         &self,
         entry: &Entry,
         lost: &Arc<Lost>,
         offset: u64,
         len: u64,
+        right: Rights,
         waits: bool,
     ) -> Result<(), Refusal> {
         if entry.region.is_present(offset, len) {
             return Ok(());
         }
         if waits {
-            return entry.region.make_present(offset, len).map_err(refusal);
+            return entry.region.make_present(offset, len, right).map_err(refusal);
         }
         let range = offset..offset.saturating_add(len);
         if lost.take(&range) {
             return Err(Refusal::Lost);
         }
-        self.fetcher.fetch(&entry.region, range, lost);
+        self.fetcher.fetch(&entry.region, range, right, lost);
         Err(Refusal::NotPresent)
     }
 }
