@@ -25,6 +25,7 @@ fn barriers_fail(cluster: &mut Cluster) {
     }
 }
 
+/// COH-8.5.
 #[test]
 fn a_page_that_cannot_be_mapped_is_told_to_all_nodes() {
     for seed in 0..30 {
@@ -38,7 +39,7 @@ fn a_page_that_cannot_be_mapped_is_told_to_all_nodes() {
     }
 }
 
-/// A program without collectives is told as well.
+/// COH-8.5: a program without collectives is told as well.
 #[test]
 fn locks_fail_where_a_page_could_not_be_changed() {
     for seed in 0..30 {
@@ -56,7 +57,7 @@ fn locks_fail_where_a_page_could_not_be_changed() {
     }
 }
 
-/// What was to be unmapped is not: whoever waited is told, and reads no old bytes for new ones.
+/// COH-8.5: what was to be unmapped is not: whoever waited is told, and reads no old bytes for new ones.
 #[test]
 fn an_acquire_that_cannot_unmap_a_page_fails() {
     for seed in 0..30 {
@@ -82,7 +83,7 @@ fn an_acquire_that_cannot_unmap_a_page_fails() {
     }
 }
 
-/// Changes that a home cannot place are not acknowledged: their writer is told.
+/// COH-8.5: changes that a home cannot place are not acknowledged: their writer is told.
 #[test]
 fn a_diff_that_cannot_be_placed_fails_its_writer() {
     for seed in 0..30 {
