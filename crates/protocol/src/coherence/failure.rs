@@ -170,6 +170,7 @@ impl Coherence {
             match purpose {
                 Purpose::Diff => self.releases.settled(number, to),
                 Purpose::LastDeparture => self.end_leaving(),
+                Purpose::Pages | Purpose::Grant(_) => self.answered(to),
                 Purpose::Fetch(_) | Purpose::Arrival { .. } | Purpose::Control(_) => {}
             }
         }
@@ -188,6 +189,11 @@ impl Coherence {
                 self.break_down(Doing::Fetch, to, refusal, pages);
             }
             Purpose::LastDeparture => self.end_leaving(),
+            Purpose::Pages => self.answered(to),
+            Purpose::Grant(lock) => {
+                self.answered(to);
+                self.break_down(Doing::Lock(lock), to, refusal, pages);
+            }
             Purpose::Arrival { doing, says_why } => {
                 self.break_down(doing, to, refusal, pages);
                 self.arrival_refused(says_why);

@@ -3,18 +3,19 @@
 use super::array::State;
 use super::codec::{Headline, PageRun};
 use super::fetch::FETCH_RUN_MAX;
+use super::post::Purpose;
 use super::{Access, Coherence, Pages, array, diff};
 use crate::Rank;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
-use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
+use crate::wind::{Body, Class, Message, Refusal, Segment};
 
 impl Coherence {
     /// Somebody asks for pages. They are write-protected before their bytes are read, so that what this node writes later becomes
     /// a notice. The bytes are gathered when they are sent, and again at each retransmission (COH-3.7 says why that is right).
     pub(super) fn serve(&mut self, from: Rank, run: PageRun, pages: &mut dyn Pages) -> Result<(), Refusal> {
         let region = *self.regions.get(&run.array).ok_or(Refusal::UnknownObject)?;
-        let array = self.arrays.get_mut(run.array as usize).ok_or(Refusal::UnknownObject)?;
+        let array = self.arrays.get(run.array as usize).ok_or(Refusal::UnknownObject)?;
         let count = u64::from(run.count);
         if from == self.me || run.count > FETCH_RUN_MAX {
             return Err(Refusal::Malformed);
@@ -26,6 +27,8 @@ impl Coherence {
         if range.clone().any(|page| !array.state(page).is_home()) {
             return Err(Refusal::NotPermitted);
         }
+        self.owe(from)?;
+        let array = self.arrays.get_mut(run.array as usize).ok_or(Refusal::UnknownObject)?;
         let mut protect = alloc::vec::Vec::new();
         for page in range {
             array.noticed.remove(&page);
@@ -44,7 +47,8 @@ impl Coherence {
         self.statistics.served_pages += count;
         let body = Body::Segment(Segment { region, offset: run.first * PAGE as u64, len: count * PAGE as u64 });
         let head = Headline::Pages(run).write();
-        let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token::NONE };
+        let token = self.await_settling(from, Purpose::Pages);
+        let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token };
         self.out.push_back((from, message));
         Ok(())
     }

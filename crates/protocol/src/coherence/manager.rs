@@ -2,7 +2,6 @@
 
 use super::Coherence;
 use super::codec::{Headline, Reader, Writer};
-use super::failure::Doing;
 use super::knowledge::Vector;
 use super::notices::Interval;
 use super::post::Purpose;
@@ -121,10 +120,11 @@ impl Coherence {
         if self.manager(lock) != self.me {
             return Err(Refusal::UnknownObject);
         }
-        let managed = self.managed.entry(lock)?;
-        if managed.queue.len() >= QUEUE_MAX {
+        if self.managed.entry(lock)?.queue.len() >= QUEUE_MAX {
             return Err(Refusal::NoRoom);
         }
+        self.owe(from)?;
+        let managed = self.managed.entry(lock)?;
         managed.queue.push_back(Waiting { rank: from, request, vector });
         if planted(Bug::GrantLockTwice) {
             managed.holder = None;
@@ -188,7 +188,7 @@ impl Coherence {
                 }
             }
             let head = Headline::Grant { lock, request: next.request, epoch };
-            self.post(next.rank, Class::Unordered, head, body.0, Purpose::Control(Doing::Lock(lock)));
+            self.post(next.rank, Class::Unordered, head, body.0, Purpose::Grant(lock));
         }
     }
 

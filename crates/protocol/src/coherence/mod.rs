@@ -77,6 +77,8 @@ pub struct Coherence {
     leaving: Option<Token>,
     next_token: u64,
     posted: BTreeMap<u64, post::Posted>,
+    /// Answers to each peer that it has not acknowledged.
+    owed: BTreeMap<Rank, usize>,
     /// Messages to ourselves.
     local: VecDeque<(codec::Headline, Vec<u8>)>,
     out: VecDeque<(Rank, Message)>,
@@ -112,6 +114,7 @@ impl Coherence {
             leaving: None,
             next_token: 0,
             posted: BTreeMap::new(),
+            owed: BTreeMap::new(),
             local: VecDeque::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),

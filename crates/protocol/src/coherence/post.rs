@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 /// The largest body of a message that is not pages: notices, vectors, diffs.
 pub const CONTROL_MAX: u64 = 64 << 20;
 
+/// Answers owed to one peer: asked for, and not acknowledged. More than a node asks of another at a time with hundreds of threads.
+const OWED_MAX: usize = 1 << 16;
+
 /// What a posted message was for: told when it is settled.
 #[derive(Clone, Debug)]
 pub(super) enum Purpose {
@@ -21,7 +24,11 @@ pub(super) enum Purpose {
     LastDeparture,
     /// The arrival at a collective; `says_why`: of a node that cannot go on, with nothing but the reason.
     Arrival { doing: Doing, says_why: bool },
-    /// Part of a lock or collective.
+    /// The answer to a fetch; who asked may have given it up meanwhile.
+    Pages,
+    /// The answer to who asked for this lock.
+    Grant(u64),
+    /// Part of a collective, or a request for a lock, or its return.
     Control(Doing),
 }
 
@@ -43,20 +50,41 @@ impl Coherence {
         if self.dead.contains(&to) {
             return;
         }
-        let number = self.next_token;
-        self.next_token += 1;
         let mut urgent = false;
         if matches!(purpose, Purpose::Diff | Purpose::LastDeparture) {
             urgent = true; // somebody waits for the acknowledgement itself
         }
         if matches!(purpose, Purpose::Diff) {
-            self.releases.outstanding.insert(number);
+            self.releases.outstanding.insert(self.next_token);
             *self.releases.diffs_to.entry(to).or_default() += 1;
         }
-        self.posted.insert(number, Posted { to, purpose });
+        let token = self.await_settling(to, purpose);
         let body = if body.is_empty() { Body::Empty } else { Body::Inline(body) };
-        let token = Token(TOKENS | number);
         self.out.push_back((to, Message { class, urgent, credited: false, head: head.write(), body, token }));
+    }
+
+    /// The token of a message that is posted next.
+    pub(super) fn await_settling(&mut self, to: Rank, purpose: Purpose) -> Token {
+        let number = self.next_token;
+        self.next_token += 1;
+        self.posted.insert(number, Posted { to, purpose });
+        Token(TOKENS | number)
+    }
+
+    /// A peer asks for something that is answered once: it is owed until that is settled (COH-9.1).
+    pub(super) fn owe(&mut self, to: Rank) -> Result<(), Refusal> {
+        let owed = self.owed.entry(to).or_default();
+        if *owed >= OWED_MAX {
+            return Err(Refusal::NoRoom);
+        }
+        *owed += usize::from(to != self.me);
+        Ok(())
+    }
+
+    pub(super) fn answered(&mut self, to: Rank) {
+        if let Some(owed) = self.owed.get_mut(&to) {
+            *owed = owed.saturating_sub(1);
+        }
     }
 
     /// An operation is done.

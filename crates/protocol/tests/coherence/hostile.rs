@@ -1,7 +1,7 @@
 //! Bytes that no honest peer would send (COH-9.1): refused, never a panic, and the job of the others stays right.
 
 use crate::cluster::threads::{Cell, Op, Thread};
-use crate::cluster::{Cluster, Random};
+use crate::cluster::{Cluster, Node, Random};
 use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, Homes, KIND, Value};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Admission, Refusal, Token};
@@ -218,4 +218,27 @@ fn intervals_that_no_sound_node_tells_are_refused() {
         assert_eq!(tell(8, wrong), Err(refusal), "{:?}", &wrong[..wrong.len().min(20)]);
     }
     assert_eq!(tell(8, &[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3]), Ok(()));
+}
+
+/// COH-9.1: who asks for ever and acknowledges no answer is refused, whether it asks for pages or for locks, until it does.
+#[test]
+fn answers_that_are_not_acknowledged_are_bounded() {
+    let mut cluster = cluster();
+    let node = &mut cluster.nodes[1];
+    for (code, body) in [(1, &[][..]), (6, &[0, 0, 0])] {
+        let ask = |node: &mut Node, number: u64| {
+            let fields = if code == 1 { [1 << 32, 3, number] } else { [1 + 3 * number, number, 0] };
+            node.coherence.receive(0, &head(code, fields), body, &mut node.machine)
+        };
+        let refused = (0..100_000).find(|number| ask(node, *number).is_err());
+        assert!(refused.is_some_and(|number| number > 50_000), "{refused:?}");
+        assert_eq!(ask(node, 100_000), Err(Refusal::NoRoom));
+        let answers: Vec<Token> =
+            core::iter::from_fn(|| node.coherence.poll_message()).map(|(_, message)| message.token).collect();
+        node.coherence.acknowledged(answers[0], &mut node.machine);
+        assert_eq!(ask(node, 100_001), Ok(()));
+        assert_eq!(ask(node, 100_002), Err(Refusal::NoRoom));
+        answers.iter().for_each(|token| node.coherence.acknowledged(*token, &mut node.machine));
+        assert_eq!(ask(node, 100_003), Ok(()));
+    }
 }
