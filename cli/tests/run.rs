@@ -1,6 +1,8 @@
 //! `oikaze run` on one machine: places, output, statuses, signals, and nothing left behind.
 
 mod support;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 use support::*;
 
 #[test]
@@ -30,6 +32,37 @@ fn output_keeps_its_stream_and_its_lines() {
     }
     let (_, out, _) = finish(&mut run_script(&["--no-prefix"], "echo plain"));
     assert_eq!(out, "plain\n");
+}
+
+/// Longer than output is waited for of which nothing can be seen to be on its way.
+#[test]
+fn a_slow_reader_loses_nothing() {
+    use std::io::Read;
+    let mut child = run_script(&["--no-prefix"], "seq 1 22000").stdout(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    until("the reader has been slow", || begun.elapsed() > Duration::from_secs(4));
+    let mut out = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert_eq!((out.lines().count(), child.wait().unwrap().code()), (22_000, Some(0)));
+}
+
+#[test]
+fn a_reader_that_has_stopped_holds_up_no_end() {
+    let mut child = run_script(&["--timeout", "0.5"], "yes").stdout(Stdio::piped()).spawn().unwrap();
+    let mut status = None;
+    until("the time limit ends it", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(124));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_no_success() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = run_script(&[], "echo hi").stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("No space left"), "{}", text(&output.stderr));
 }
 
 #[test]

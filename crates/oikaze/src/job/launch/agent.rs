@@ -109,7 +109,9 @@ fn serve<W: std::io::Write + Send>(mut crew: Crew, inbox: &Receiver<Event>, up: 
             Some(Event::LauncherGone) => crew.signal(SIGKILL),
             Some(Event::Signal(SIGCHLD)) => {}
             Some(Event::Signal(signal)) => crew.signal(signal),
-            Some(Event::News(..) | Event::HostClosed(..)) => {}
+            Some(Event::Ended(..) | Event::HostClosed(..)) => {}
+            // What nodes have written is not lost because its reader is slow.
+            None if up.is_busy() => {}
             None => return,
         }
     }

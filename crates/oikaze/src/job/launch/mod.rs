@@ -40,8 +40,8 @@ enum Event {
     Signal(i32),
     /// An output stream of a local node has ended.
     Drained,
-    /// An agent tells.
-    News(usize, pipe::News),
+    /// An agent tells that a node has ended.
+    Ended(usize, oikaze_protocol::Rank, ending::Ending),
     /// A remote shell has ended, perhaps for a known reason.
     HostClosed(usize, Option<String>),
     /// (To an agent:) the launcher has closed its end.

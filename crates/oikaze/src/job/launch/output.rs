@@ -6,7 +6,8 @@
 use oikaze_protocol::Rank;
 use std::collections::HashMap;
 use std::io::{IsTerminal, Read, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A longer line is cut.
 const LINE_MAX: usize = 64 << 10;
@@ -27,6 +28,27 @@ pub trait Sink: Send + Sync {
     fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool;
     /// No more of it.
     fn end(&self, rank: Rank, stream: Stream);
+    /// Is something being written now? Who reads slowly holds that up.
+    fn is_busy(&self) -> bool;
+}
+
+/// How many threads are writing, or wait for their turn to.
+#[derive(Default)]
+pub struct Busy(AtomicUsize);
+
+impl Busy {
+    /// One more while it acts.
+    pub fn during<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let done = act();
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        done
+    }
+
+    /// Is anybody?
+    pub fn is_any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
 }
 
 /// Copy a child's output until it ends or nobody reads.
@@ -103,6 +125,9 @@ pub struct Terminal {
     prefix: bool,
     live: [bool; 2],
     screen: Mutex<Screen>,
+    busy: Busy,
+    /// Why output was lost.
+    lost: OnceLock<String>,
 }
 
 impl Terminal {
@@ -118,13 +143,29 @@ impl Terminal {
     #[must_use]
     pub fn on(prefix: bool, live: [bool; 2], out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Terminal {
         let screen = Screen { lines: HashMap::new(), drawing: None, out, err, broken: false };
-        Terminal { prefix, live, screen: Mutex::new(screen) }
+        Terminal { prefix, live, screen: Mutex::new(screen), busy: Busy::default(), lost: OnceLock::new() }
     }
 
     fn with(&self, act: impl FnOnce(&mut Screen) -> std::io::Result<()>) -> bool {
-        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
-        screen.broken = screen.broken || act(&mut screen).is_err();
-        !screen.broken
+        self.busy.during(|| {
+            let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+            if !screen.broken
+                && let Err(why) = act(&mut screen)
+            {
+                screen.broken = true;
+                // Who closes the pipe, as `head` does, has read enough.
+                if why.kind() != std::io::ErrorKind::BrokenPipe {
+                    let _ = self.lost.set(why.to_string());
+                }
+            }
+            !screen.broken
+        })
+    }
+
+    /// Why some output could not be written, if so. That nobody reads it any more is no loss.
+    #[must_use]
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
     }
 
     fn is_live(&self, stream: Stream) -> bool {
@@ -210,6 +251,10 @@ impl Sink for Terminal {
             }
             if line.bytes.is_empty() { Ok(()) } else { screen.print(stream, front.as_bytes(), &line.bytes) }
         });
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.is_any()
     }
 }
 

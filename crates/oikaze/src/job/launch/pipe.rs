@@ -4,7 +4,7 @@
 //! line (what comes before it is a login shell's chatter), then frames `kind u8 | rank u32 | length u32 | bytes`, little-endian.
 
 use super::ending::Ending;
-use super::output::{Sink, Stream};
+use super::output::{Busy, Sink, Stream};
 use crate::job::{Checksum, Ports, Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::congestion::Algorithm;
@@ -173,7 +173,10 @@ impl News {
 }
 
 /// An agent's end: news from several threads, each whole.
-pub struct Up<W>(Mutex<W>);
+pub struct Up<W> {
+    to: Mutex<W>,
+    busy: Busy,
+}
 
 impl<W: Write + Send> Up<W> {
     /// Begin with the magic line.
@@ -183,13 +186,15 @@ impl<W: Write + Send> Up<W> {
     pub fn open(mut to: W) -> io::Result<Up<W>> {
         to.write_all(format!("{MAGIC}\n").as_bytes())?;
         to.flush()?;
-        Ok(Up(Mutex::new(to)))
+        Ok(Up { to: Mutex::new(to), busy: Busy::default() })
     }
 
     /// Tell. `false`: nobody listens.
     pub fn tell(&self, news: &News) -> bool {
-        let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        to.write_all(&news.encode()).and_then(|()| to.flush()).is_ok()
+        self.busy.during(|| {
+            let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+            to.write_all(&news.encode()).and_then(|()| to.flush()).is_ok()
+        })
     }
 }
 
@@ -199,6 +204,9 @@ impl<W: Write + Send> Sink for Up<W> {
     }
     fn end(&self, rank: Rank, stream: Stream) {
         self.tell(&News::OutputEnd(rank, stream));
+    }
+    fn is_busy(&self) -> bool {
+        self.busy.is_any()
     }
 }
 

@@ -82,6 +82,12 @@ impl Policy {
         self.living.is_empty() || self.stage == Stage::GivenUp
     }
 
+    /// Shall it end although not all of the output has been written?
+    #[must_use]
+    pub fn wants_an_end(&self, now: Duration) -> bool {
+        self.told || self.stage == Stage::GivenUp || self.limit.is_some_and(|limit| limit <= now)
+    }
+
     /// The job's status: of the node that was killed while nobody here had killed any, else of the first failure, else 0.
     #[must_use]
     pub fn status(&self) -> u8 {
@@ -143,8 +149,8 @@ impl Policy {
     }
 
     fn kill(&mut self, now: Duration, why: &str) {
-        self.actions.push(Action::Say(format!("{why}: killing {}", self.who())));
         self.actions.push(Action::Signal(SIGKILL));
+        self.actions.push(Action::Say(format!("{why}: killing {}", self.who())));
         self.stage = Stage::Killing(now + KILL_TIME);
     }
 
@@ -173,14 +179,14 @@ impl Policy {
             let why = format!("the job's time limit of {limit} s (--timeout) has passed");
             self.status.get_or_insert(STATUS_TIMED_OUT);
             self.actions.push(Action::Abort(why.clone()));
-            self.actions.push(Action::Say(format!("{why}: terminating {}", self.who())));
             self.actions.push(Action::Signal(SIGTERM));
+            self.actions.push(Action::Say(format!("{why}: terminating {}", self.who())));
             self.stage = Stage::Terminating(now + TERM_TIME);
         }
         match self.stage {
             Stage::Grace(at) if at <= now => {
-                self.actions.push(Action::Say(format!("terminating {}: still there after that time", self.who())));
                 self.actions.push(Action::Signal(SIGTERM));
+                self.actions.push(Action::Say(format!("terminating {}: still there after that time", self.who())));
                 self.stage = Stage::Terminating(now + TERM_TIME);
             }
             Stage::Terminating(at) if at <= now => self.kill(now, "no end after SIGTERM"),
@@ -287,8 +293,13 @@ mod tests {
         let mut policy = Policy::new(1, GRACE, Some(at(3)));
         policy.timeout(at(2));
         assert!(signals(&mut policy).is_empty());
+        assert!(!policy.wants_an_end(at(2)));
         policy.timeout(at(3));
-        assert_eq!(signals(&mut policy), [15]);
+        assert!(policy.wants_an_end(at(3)));
+        // To tell it may take long: done first.
+        let actions = policy.actions();
+        let place = |wanted: fn(&Action) -> bool| actions.iter().position(wanted).unwrap();
+        assert!(place(|action| *action == Action::Signal(15)) < place(|action| matches!(action, Action::Say(_))));
         policy.ended(at(3), 0, &Ending::Signal(15));
         assert!(policy.is_over() && policy.status() == STATUS_TIMED_OUT);
     }

@@ -3,7 +3,7 @@
 use super::Event;
 use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
-use super::output::Terminal;
+use super::output::{Sink, Terminal};
 use super::pipe::{Control, MAGIC, News, Order};
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
@@ -78,7 +78,7 @@ impl Remote {
             Remote { host: host.to_owned(), shell: shell.join(" "), living, child, pid, input, last_words, closed: false };
         remote.send(order);
         let thread = |name: &str| std::thread::Builder::new().name(format!("{name} {host}"));
-        let (host, say) = (host.to_owned(), Arc::clone(terminal));
+        let (host, say, shown) = (host.to_owned(), Arc::clone(terminal), Arc::clone(terminal));
         let complain = move || {
             for line in errors.into_iter().flat_map(|errors| BufReader::new(errors).lines().map_while(Result::ok)) {
                 say.say(&format!("{host}: {line}"));
@@ -88,7 +88,7 @@ impl Remote {
         let complaining = thread("errors of").spawn(complain).map_err(LaunchError::system("start a thread"))?;
         let events = events.clone();
         let listen = move || {
-            let why = output.map_or(Ok(()), |output| listen(output, index, &events)).err().map(|why| why.to_string());
+            let why = output.map_or(Ok(()), |output| listen(output, index, &shown, &events)).err().map(|why| why.to_string());
             let _ = complaining.join();
             // Wait without reaping: its number stays its own until the launcher has seen this event.
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -158,7 +158,7 @@ impl Drop for Remote {
 }
 
 /// Hand an agent's news on until it ends.
-fn listen(output: impl Read, index: usize, events: &Sender<Event>) -> std::io::Result<()> {
+fn listen(output: impl Read, index: usize, terminal: &Terminal, events: &Sender<Event>) -> std::io::Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     for _ in 0..CHATTER_MAX {
@@ -168,8 +168,19 @@ fn listen(output: impl Read, index: usize, events: &Sender<Event>) -> std::io::R
         }
         if line.trim_ascii_end() == MAGIC.as_bytes() {
             while let Some(news) = News::read(&mut output)? {
-                if events.send(Event::News(index, news)).is_err() {
-                    return Ok(());
+                match news {
+                    // By this thread: a slow reader of ours holds up the nodes there, instead of filling the memory here.
+                    News::Output(rank, stream, bytes) => {
+                        // If nobody reads any more, its own next line finds out.
+                        terminal.write(rank, stream, &bytes);
+                    }
+                    News::OutputEnd(rank, stream) => terminal.end(rank, stream),
+                    News::Note(text) => terminal.say(&text),
+                    News::Ended(rank, how) => {
+                        if events.send(Event::Ended(index, rank, how)).is_err() {
+                            return Ok(());
+                        }
+                    }
                 }
             }
             return Ok(());

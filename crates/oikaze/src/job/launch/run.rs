@@ -1,12 +1,12 @@
 //! One job from start to end.
 
 use super::crew::{Crew, Work};
-use super::ending::Ending;
+use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
 use super::guard::Guard;
 use super::netns::{Cabling, Network};
 use super::output::{Sink, Terminal};
-use super::pipe::{News, Order};
+use super::pipe::Order;
 use super::plan::{self, Host};
 use super::policy::{Action, Policy};
 use super::remote::Remote;
@@ -83,6 +83,7 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     let (events, inbox) = channel();
     forward_signals(signals, events.clone())?;
     let terminal = Arc::new(Terminal::new(options.prefix));
+    let words = Words::new(Arc::clone(&terminal))?;
     let work = Work {
         program,
         arguments: options.program.get(1..).unwrap_or_default().to_vec(),
@@ -97,7 +98,7 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         // A terminal would stop a node that reads it, as it is not in the foreground group.
         input: !std::io::stdin().is_terminal(),
     };
-    let mut job = Job { crew: Crew::empty(), remotes: Vec::new(), server, guard, terminal };
+    let mut job = Job { crew: Crew::empty(), remotes: Vec::new(), server, guard, terminal, words };
     if options.hosts.is_empty() {
         job.start_here(&work, network.as_ref(), &events)?;
     } else {
@@ -106,11 +107,47 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     let grace = options.settings.failure_time.unwrap_or(FAILURE_TIME) + GRACE;
     let status = job.supervise(Policy::new(size, grace, options.timeout), &inbox);
     // Children first, then their namespaces; the guard last, as it watches over both.
-    let Job { crew, remotes, server, guard, .. } = job;
+    let Job { crew, remotes, server, guard, terminal, words } = job;
     drop((crew, remotes, server));
     drop(network);
     drop(guard);
+    words.end();
+    if let Some(why) = terminal.lost() {
+        eprintln!(
+            "oikaze: the nodes' output could not be written ({why}): what came after is lost; write it to where there is room"
+        );
+        return Ok(if status == 0 { STATUS_LAUNCHER } else { status });
+    }
     Ok(status)
+}
+
+/// The launcher's own lines. A reader who has stopped reading holds up the thread that writes them, and not the one that ends the job.
+struct Words {
+    lines: Sender<String>,
+    /// Closed when all have been written.
+    written: Receiver<()>,
+}
+
+impl Words {
+    fn new(terminal: Arc<Terminal>) -> Result<Words, LaunchError> {
+        let ((lines, said), (open, written)) = (channel::<String>(), channel());
+        let say = move || {
+            let _open: Sender<()> = open;
+            said.iter().for_each(|line| terminal.say(&line));
+        };
+        std::thread::Builder::new().name("words".into()).spawn(say).map_err(LaunchError::system("start a thread"))?;
+        Ok(Words { lines, written })
+    }
+
+    fn say(&self, line: String) {
+        // The thread lives as long as this sender.
+        let _ = self.lines.send(line);
+    }
+
+    fn end(self) {
+        drop(self.lines);
+        let _ = self.written.recv_timeout(DRAIN_TIME);
+    }
 }
 
 /// The store's socket and where nodes find it.
@@ -161,6 +198,7 @@ struct Job {
     server: Server,
     guard: Guard,
     terminal: Arc<Terminal>,
+    words: Words,
 }
 
 impl Job {
@@ -225,7 +263,11 @@ impl Job {
             // An agent leaves when all its nodes' output has been passed on.
             let drained = self.crew.is_drained() && self.remotes.iter().all(Remote::is_closed);
             if policy.is_over() && (drained || drain_until.is_some_and(|until| until <= now)) {
-                return policy.status();
+                // What the nodes have written is not lost because its reader is slow, unless the user wants an end.
+                if drained || policy.wants_an_end(now) || !self.terminal.is_busy() {
+                    return policy.status();
+                }
+                drain_until = Some(now + DRAIN_TIME);
             }
             let deadline = drain_until.or_else(|| policy.next_timeout());
             let event = match deadline {
@@ -248,7 +290,7 @@ impl Job {
             }
             Action::Abort(why) => self.server.abort(&why),
             Action::Ended(rank, how) => self.server.ended(rank, &how),
-            Action::Say(text) => self.terminal.say(&text),
+            Action::Say(text) => self.words.say(text),
         }
     }
 
@@ -257,26 +299,14 @@ impl Job {
             Event::Signal(SIGCHLD) | Event::LauncherGone => {}
             Event::Signal(signal) => policy.signalled(now, signal),
             Event::Drained => self.crew.drained(),
-            Event::News(index, news) => self.news(index, news, now, policy),
-            Event::HostClosed(index, why) => {
-                let lost: Vec<(Rank, Ending)> = self.remotes.get_mut(index).map(|remote| remote.closed(why)).unwrap_or_default();
-                for (rank, how) in lost {
+            Event::Ended(index, rank, how) => {
+                if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {
                     policy.ended(now, rank, &how);
                 }
             }
-        }
-    }
-
-    fn news(&mut self, index: usize, news: News, now: Duration, policy: &mut Policy) {
-        match news {
-            News::Output(rank, stream, bytes) => {
-                // If nobody reads the launcher's output any more, its own next line finds out.
-                self.terminal.write(rank, stream, &bytes);
-            }
-            News::OutputEnd(rank, stream) => self.terminal.end(rank, stream),
-            News::Note(text) => self.terminal.say(&text),
-            News::Ended(rank, how) => {
-                if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {
+            Event::HostClosed(index, why) => {
+                let lost: Vec<(Rank, Ending)> = self.remotes.get_mut(index).map(|remote| remote.closed(why)).unwrap_or_default();
+                for (rank, how) in lost {
                     policy.ended(now, rank, &how);
                 }
             }
