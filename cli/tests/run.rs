@@ -180,6 +180,35 @@ fn signals_are_passed_on() {
     }
 }
 
+/// `env OPTION oikaze run -- sh -c SCRIPT`.
+fn ignoring(option: &str, script: &str) -> std::process::Command {
+    let mut command = std::process::Command::new("env");
+    command.arg(option).arg(run_script(&[], script).get_program()).args(run_script(&[], script).get_args());
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    command
+}
+
+/// `nohup oikaze run`: the terminal closes, the job goes on.
+#[test]
+fn what_the_launcher_was_started_to_ignore_stays_ignored() {
+    // A node that no longer ignores it would end by it.
+    let script = "exec env --default-signal=HUP sh -c 'trap \"echo done; exit 0\" USR1; sleep 1000 & echo ready; wait'";
+    let mut job = Running::start(&mut ignoring("--ignore-signal=HUP", script));
+    job.line("[0] ready");
+    // Heard in this order, as lower numbers come first.
+    job.signal(1);
+    job.signal(10);
+    let (status, out) = job.finish();
+    assert_eq!((status, out.contains("[0] done")), (0, true), "{out}");
+}
+
+/// Some shells and supervisors let the kernel reap their children, and leave that to whom they start.
+#[test]
+fn children_are_seen_to_end_though_the_parent_ignored_its_own() {
+    let (status, _, err) = finish(&mut ignoring("--ignore-signal=CHLD", "true"));
+    assert_eq!(status, Some(0), "{err}");
+}
+
 #[test]
 fn the_second_interrupt_kills() {
     let script = "trap 'echo no' INT; sleep 1000 & echo ready $!; while :; do wait; done";

@@ -15,6 +15,9 @@ impl Signals {
     /// Take these signals out of normal delivery. Call it before any other thread is started: threads inherit the mask, and a
     /// thread without it would still be interrupted.
     ///
+    /// Those that this process was started to ignore (`nohup`) stay ignored: blocked, they would be queued and read all the same.
+    /// Except SIGCHLD: the kernel tells nobody how children end whose parent ignores it.
+    ///
     /// # Errors
     /// A number that is no signal, or no descriptor is left.
     pub fn take(signals: &[i32]) -> io::Result<Signals> {
@@ -25,6 +28,13 @@ impl Signals {
             set.assume_init()
         };
         for &signal in signals {
+            if is_ignored(signal) {
+                if signal != libc::SIGCHLD {
+                    continue;
+                }
+                // SAFETY: the default is no handler.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
             // SAFETY: the set is initialised; a wrong number is an error, not undefined.
             if unsafe { libc::sigaddset(&mut set, signal) } != 0 {
                 return Err(io::Error::last_os_error());
@@ -63,6 +73,15 @@ impl Signals {
                 return Err(why);
             }
         }
+    }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: it only asks, there is room for the answer, and should there be none (the number is no signal), zeros are valid.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 

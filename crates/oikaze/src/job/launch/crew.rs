@@ -117,10 +117,12 @@ impl Crew {
         self.nodes.retain_mut(|node| {
             // Looked at first, reaped later: until then its number cannot be given to a stranger, so its group can be killed.
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            if let Ok(None) = waitid(WaitId::Pid(node.pid), look) {
-                return true;
+            match waitid(WaitId::Pid(node.pid), look) {
+                Ok(None) => return true,
+                Ok(Some(_)) => _ = kill_process_group(node.pid, Signal::KILL),
+                // No child of ours any more: the number may be a stranger's.
+                Err(_) => {}
             }
-            let _ = kill_process_group(node.pid, Signal::KILL);
             guard.forget(node.pid);
             let how = node.child.wait().map_or_else(
                 |why| Ending::Lost(format!("ended, but its status is not known ({why})"), super::ending::STATUS_LAUNCHER),
