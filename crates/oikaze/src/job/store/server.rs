@@ -14,10 +14,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Strangers have this long to prove the secret.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// Strangers at the door at once, beyond the job's own nodes.
+/// Strangers have this long to prove the secret: less than nodes wait to be greeted, so that the idle keep none of them out.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(3);
+/// Strangers let in at once, beyond as many as the job has nodes; the others wait in the kernel's queue.
 const STRANGERS_MAX: usize = 64;
+/// Nobody is let in for so long after the system had no room for one.
+const REST_TIME: Duration = Duration::from_millis(100);
 /// Unread answers after which a node is no longer served.
 const UNREAD_MAX: usize = 16 << 20;
 /// Bytes taken from one connection in one turn, so that none starves the others.
@@ -49,7 +51,9 @@ impl Server {
         let (wake, woken) = UnixStream::pair().map_err(JobError::system(doing))?;
         woken.set_nonblocking(true).map_err(JobError::system(doing))?;
         let (commands, receiver) = channel();
-        let doors = Doors { listener, woken, commands: receiver, secret, start: Instant::now(), connections: Vec::new() };
+        let strangers_max = STRANGERS_MAX.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        let (start, rests_until, connections) = (Instant::now(), Duration::ZERO, Vec::new());
+        let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, start, rests_until, connections };
         let serve = move || doors.serve(Table::new(size));
         let thread = std::thread::Builder::new().name("oikaze store".into()).spawn(serve).map_err(JobError::system(doing))?;
         Ok(Server { commands, wake: Some(wake), thread: Some(thread), port })
@@ -109,7 +113,9 @@ struct Doors {
     woken: UnixStream,
     commands: Receiver<Command>,
     secret: Secret,
+    strangers_max: usize,
     start: Instant,
+    rests_until: Duration,
     connections: Vec<Connection>,
 }
 
@@ -147,11 +153,14 @@ impl Doors {
             Phase::Stranger(_, deadline) | Phase::Leaving(deadline) => Some(deadline),
             Phase::Node(..) => None,
         });
-        let deadline = deadlines.chain(table.next_timeout()).min();
+        let now = self.start.elapsed();
+        let rest = Some(self.rests_until).filter(|&until| until > now);
+        let deadline = deadlines.chain(table.next_timeout()).chain(rest).min();
         // Rounded up, so that a deadline has passed when the wait ends.
-        let left = deadline.map(|deadline| deadline.saturating_sub(self.start.elapsed()) + Duration::from_millis(1));
+        let left = deadline.map(|deadline| deadline.saturating_sub(now) + Duration::from_millis(1));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+        let knock = if self.is_open(now) { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, knock)];
         fds.extend(self.connections.iter().map(|connection| {
             let write = if connection.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             PollFd::new(&connection.stream, PollFlags::IN | write)
@@ -170,12 +179,27 @@ impl Doors {
         }
     }
 
+    /// Is there room for another stranger?
+    fn is_open(&self, now: Duration) -> bool {
+        let strangers = self.connections.iter().filter(|c| !matches!(c.phase, Phase::Node(..))).count();
+        strangers < self.strangers_max && self.rests_until <= now
+    }
+
     fn accept(&mut self, now: Duration) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let strangers = self.connections.iter().filter(|c| !matches!(c.phase, Phase::Node(..))).count();
+        while self.is_open(now) {
+            let stream = match self.listener.accept().map_err(|why| why.kind()) {
+                Ok((stream, _)) => stream,
+                Err(ErrorKind::WouldBlock) => return,
+                Err(ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
+                // No descriptor left, perhaps: whoever knocks stays in the queue, and asking again at once would be asking always.
+                Err(_) => {
+                    self.rests_until = now + REST_TIME;
+                    return;
+                }
+            };
             let mut nonce = [0; NONCE_LEN];
             let ready = stream.set_nonblocking(true).is_ok() && stream.set_nodelay(true).is_ok();
-            if strangers >= STRANGERS_MAX || !ready || getrandom::fill(&mut nonce).is_err() {
+            if !ready || getrandom::fill(&mut nonce).is_err() {
                 continue;
             }
             let greeting = Greeting { version: VERSION, nonce };

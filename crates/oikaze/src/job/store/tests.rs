@@ -190,6 +190,16 @@ fn an_impostor_is_not_believed() {
 }
 
 #[test]
+fn idle_strangers_keep_nobody_out() {
+    let server = serve(1);
+    let mut idle: Vec<_> = (0..80).map(|_| TcpStream::connect(("127.0.0.1", server.port())).unwrap()).collect();
+    for stream in idle.iter_mut().take(64) {
+        stream.read_exact(&mut [0; 4]).unwrap();
+    }
+    assert_eq!(join(&server, 0, 1).map(|node| node.rank()).map_err(|why| why.to_string()), Ok(0));
+}
+
+#[test]
 fn hostile_bytes_close_only_their_own_connection() {
     let server = serve(1);
     for bytes in [&[0xff; 4096][..], b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &seal::plain(&[7; 40])] {
