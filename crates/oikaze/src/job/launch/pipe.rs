@@ -179,12 +179,12 @@ pub struct Up<W> {
 }
 
 impl<W: Write + Send> Up<W> {
-    /// Begin with the magic line.
+    /// Begin with the magic line, on a line of its own whatever a login shell has printed before.
     ///
     /// # Errors
     /// The launcher is gone.
     pub fn open(mut to: W) -> io::Result<Up<W>> {
-        to.write_all(format!("{MAGIC}\n").as_bytes())?;
+        to.write_all(format!("\n{MAGIC}\n").as_bytes())?;
         to.flush()?;
         Ok(Up { to: Mutex::new(to), busy: Busy::default() })
     }
