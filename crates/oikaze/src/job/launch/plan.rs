@@ -44,21 +44,15 @@ impl FromStr for Host {
 /// # Errors
 /// Counts that do not fit each other.
 pub fn place(nodes: Option<u32>, hosts: &[Host]) -> Result<Vec<Range<Rank>>, LaunchError> {
-    let said: Option<u32> = hosts.iter().map(|host| host.nodes).sum();
-    let total = match (nodes, said) {
-        (Some(nodes), _) => nodes,
-        (None, Some(said)) if !hosts.is_empty() => said,
-        (None, _) => u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1),
-    };
+    // Who is given no number among others that are has one node.
+    let said = hosts.iter().any(|host| host.nodes.is_some());
+    let said = said.then(|| hosts.iter().map(|host| host.nodes.unwrap_or(1)).collect::<Vec<u32>>());
+    let hosts = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
+    let total = nodes.or_else(|| Some(said.as_ref()?.iter().sum())).unwrap_or(hosts);
     if !(1..=NODES_MAX).contains(&total) {
         return Err(LaunchError::Usage(format!("a job has 1 to {NODES_MAX} nodes, not {total}")));
     }
-    let counts: Vec<u32> = if hosts.iter().all(|host| host.nodes.is_none()) {
-        let hosts = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
-        (0..hosts).map(|host| total / hosts + u32::from(host < total % hosts)).collect()
-    } else {
-        hosts.iter().map(|host| host.nodes.unwrap_or(1)).collect()
-    };
+    let counts = said.unwrap_or_else(|| (0..hosts).map(|host| total / hosts + u32::from(host < total % hosts)).collect());
     let sum: u32 = counts.iter().sum();
     if sum != total {
         return Err(LaunchError::Usage(format!("-n says {total} nodes, but --hosts has room for {sum}: leave one of them out")));
@@ -133,6 +127,7 @@ mod tests {
         assert_eq!(place(Some(5), &hosts("a,b")).unwrap(), [0..3, 3..5]);
         assert_eq!(place(Some(1), &hosts("a,b")).unwrap(), [0..1, 1..1]);
         assert_eq!(place(None, &hosts("a:3,b:1")).unwrap(), [0..3, 3..4]);
+        assert_eq!(place(None, &hosts("a:3,b")).unwrap(), [0..3, 3..4]);
         assert!(place(Some(5), &hosts("a:3,b:1")).is_err());
         assert!(place(Some(0), &[]).is_err() && place(Some(NODES_MAX + 1), &[]).is_err());
     }
