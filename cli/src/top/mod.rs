@@ -78,7 +78,7 @@ fn show(top: &Top) -> std::io::Result<bool> {
             (true, _) => writeln!(out, "{}", json::line(&samples, &unreadable))?,
             (false, false) => writeln!(out, "{}", table::text(&samples, &unreadable, None))?,
             (false, true) => {
-                let size = rustix::termios::tcgetwinsize(&out).ok();
+                let size = rustix::termios::tcgetwinsize(&out).ok().filter(table::is_size);
                 let text = table::text(&samples, &unreadable, size.map(|size| usize::from(size.ws_row)));
                 // From the top left corner, each line to its end, and nothing of the look before below.
                 let most = size.map_or(usize::MAX, |size| usize::from(size.ws_row).saturating_sub(1));

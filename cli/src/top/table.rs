@@ -148,6 +148,11 @@ fn decimals(value: f64) -> usize {
     }
 }
 
+/// Does it say anything? A terminal that nobody told its size says that it has no rows and no columns.
+pub fn is_size(size: &Winsize) -> bool {
+    size.ws_row > 0 && size.ws_col > 0
+}
+
 /// What of a line the terminal has room for.
 pub fn cut(line: &str, size: Option<Winsize>) -> String {
     line.chars().take(size.map_or(usize::MAX, |size| usize::from(size.ws_col))).collect()
@@ -156,6 +161,12 @@ pub fn cut(line: &str, size: Option<Winsize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_without_size_is_one_of_unknown_size() {
+        let size = |ws_row, ws_col| is_size(&Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
+        assert!(size(24, 80) && !size(0, 0) && !size(24, 0) && !size(0, 80));
+    }
 
     #[test]
     fn three_digits_are_enough() {
