@@ -47,6 +47,7 @@ Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_CONGESTION=KIND  delay or cubic: what decides how much may be in flight [default: delay]
   OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, ipv6, shm, remap, to try what replaces them
 
+Node 0 reads standard input if that is no terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
 Ctrl-C is passed on; a second one kills.";
 
@@ -83,7 +84,8 @@ pub struct Run {
     #[arg(short = 'n', long = "nodes", value_name = "N")]
     nodes: Option<u32>,
 
-    /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES; ranks are given in blocks
+    /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES; ranks are given in blocks. `oikaze` must
+    /// lie at the same path there (or see --agent)
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     hosts: Vec<Host>,
 
@@ -99,7 +101,7 @@ pub struct Run {
     #[arg(long, value_name = "A.B", default_value = "10.77", requires = "netns", value_parser = network)]
     network: [u8; 2],
 
-    /// Keep to these ports: TCP to the launcher, UDP between nodes, one for each node of a host
+    /// Keep to these ports: TCP to the launcher, UDP between nodes, two for each node of a host
     #[arg(long, value_name = "A-B")]
     ports: Option<Ports>,
 
@@ -217,5 +219,11 @@ mod tests {
     #[test]
     fn consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn counts_leave_room_for_those_that_are_not_timed() {
+        let parse = |count: &str| Arguments::try_parse_from(["oikaze", "perf", "put", "--iterations", count]).is_ok();
+        assert!(parse("4000000000") && !parse("4294967295") && !parse("0"));
     }
 }

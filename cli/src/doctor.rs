@@ -54,16 +54,19 @@ pub fn doctor(json: bool) -> ExitCode {
         command("ip", "iproute2", "oikaze run --netns"),
     ]);
     let missing = lines.iter().filter(|line| line.ok == word(Verdict::Missing)).count();
-    if json {
-        println!("{}", serde_json::to_string_pretty(&lines).unwrap_or_default());
-    } else {
-        print!("{}", table(&lines));
-        match missing {
-            0 => println!("\nOikaze works on this machine."),
-            _ => println!("\n{missing} of {} need mending before everything works.", lines.len()),
+    let text = match (json, missing) {
+        (true, _) => serde_json::to_string_pretty(&lines).unwrap_or_default() + "\n",
+        (false, 0) => table(&lines) + "\nOikaze works on this machine.\n",
+        (false, _) => format!("{}\n{missing} of {} need mending before everything works.\n", table(&lines), lines.len()),
+    };
+    match crate::print(&text) {
+        Ok(()) if missing == 0 => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("oikaze doctor: {why}");
+            ExitCode::FAILURE
         }
     }
-    if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn table(lines: &[Line]) -> String {

@@ -7,11 +7,8 @@ use std::time::Duration;
 
 /// Say hello; status 1 if the job could not be found, or one of its nodes not be reached.
 pub fn hello(limit: Duration) -> ExitCode {
-    match meet(limit) {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+    match meet(limit).and_then(|text| crate::print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("oikaze hello: {why}");
             ExitCode::FAILURE

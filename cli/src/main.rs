@@ -9,6 +9,7 @@ mod top;
 use arguments::{Arguments, Subcommand};
 use clap::Parser;
 use oikaze::job::launch::{self, LaunchError, agent, guard};
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -29,6 +30,17 @@ fn main() -> ExitCode {
             guard::guard(std::io::stdin().lock());
             ExitCode::SUCCESS
         }
+    }
+}
+
+/// Say it on standard output. Whoever read that and left has seen enough.
+fn print(text: &str) -> oikaze::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(source) if source.kind() != ErrorKind::BrokenPipe => {
+            Err(oikaze::Error::System { what: "writing to standard output".into(), source })
+        }
+        _ => Ok(()),
     }
 }
 

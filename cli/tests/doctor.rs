@@ -23,6 +23,20 @@ fn it_speaks_json() {
     }
 }
 
+/// What cannot be said is an error like others, except that a reader may have read enough.
+#[test]
+fn output_that_nobody_takes() {
+    for json in [&["doctor"][..], &["doctor", "--json"], &["hello"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (status, _, err) = finish(oikaze(json).stdout(full));
+        assert!(status == Some(1) && err.contains("No space left") && !err.contains("panicked"), "{json:?} {status:?} {err}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (status, _, err) = finish(oikaze(json).stdout(writer));
+        assert!(status.is_some_and(|status| status <= 1) && err.is_empty(), "{json:?} {status:?} {err}");
+    }
+}
+
 /// What was measured of this machine is in a file that anything may have happened to.
 #[test]
 fn a_damaged_measurement_is_told_and_harms_nothing() {

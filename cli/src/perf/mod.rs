@@ -92,7 +92,7 @@ impl MessageClass {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   oikaze perf put --size 1M
-  oikaze run -n 2 --hosts a,b -- oikaze perf message --size 8 --json
+  oikaze run -n 2 --hosts a,b --no-prefix -- oikaze perf message --size 8 --json
   oikaze run -n 2 --hosts a,b --checksum header -- oikaze perf put --size 1M --only throughput
   oikaze run -n 4 -- oikaze perf barrier")]
 pub struct Perf {
@@ -103,7 +103,7 @@ pub struct Perf {
     #[arg(long, default_value = "8", value_parser = parse_size)]
     size: usize,
     /// Operations to time one at a time; chosen by size if absent
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_000_000_000))]
     iterations: Option<u32>,
     /// Bytes to move for throughput; chosen by size if absent
     #[arg(long, value_parser = parse_size)]
@@ -147,11 +147,12 @@ pub fn run(perf: &Perf) -> Result<()> {
     let job = oikaze::join()?;
     let bench = Bench::new(&job, perf)?;
     let figures = bench.run()?;
-    if job.rank() == 0 {
-        let text = if perf.json { report::json(perf, &job, &figures) } else { report::table(perf, &job, &figures) };
-        println!("{text}");
-    }
-    job.leave()
+    let said = match (job.rank(), perf.json) {
+        (0, true) => crate::print(&(report::json(perf, &job, &figures) + "\n")),
+        (0, false) => crate::print(&(report::table(perf, &job, &figures) + "\n")),
+        _ => Ok(()),
+    };
+    job.leave().and(said)
 }
 
 /// Not in a job: become the launcher of one with two nodes that run this very command.
