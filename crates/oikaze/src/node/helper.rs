@@ -5,6 +5,7 @@ use super::{EngineMode, Node};
 use crate::engine::{Request, Submission};
 use crate::role::{LOOK_SOON, Sleep};
 use oikaze_os::cpu::TimerSlack;
+use oikaze_os::memory::shared::SharedError;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,15 +100,18 @@ impl Node {
     }
 
     /// Turn the faults that wait into submissions.
-    fn take_faults(&self) {
+    pub(super) fn take_faults(&self) {
         let Some(tracker) = &self.tracker else { return };
         let mut faults = Vec::new();
-        if tracker.faults(&mut faults).is_err() {
-            return;
-        }
+        let read = tracker.faults(&mut faults);
+        // What was read before it failed nobody will read again.
         for fault in faults {
             let request = Request::Fault { array: fault.array, page: fault.page, access: fault.access };
             self.leave_to_holder(Submission { request, completion: None, keep: None });
+        }
+        if let Err(error) = read {
+            let error = SharedError::new("reading page faults", error, "Please report this.");
+            self.with_engine(|engine| engine.pages().fail(&error));
         }
     }
 

@@ -4,14 +4,22 @@ use super::*;
 use crate::engine::Setup;
 use crate::job::{Alone, Secret, Settings};
 use oikaze_os::link::{Bind, UdpLink};
+use oikaze_os::memory::shared::{FaultAt, SharedError, TrackerKind, View};
 use oikaze_os::neighbour::{Pair, Part};
+use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::Operation;
 use oikaze_protocol::wind::Class;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 const WAITING: Waiting = Waiting { spin: Duration::ZERO, mode: EngineMode::Inline };
 
 fn node_and_neighbour() -> (Arc<Node>, Pair) {
+    node_with(None)
+}
+
+fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
     let (mine, theirs) = Pair::both().unwrap();
     let setup = Setup {
         me: 0,
@@ -28,7 +36,7 @@ fn node_and_neighbour() -> (Arc<Node>, Pair) {
     let link: Box<dyn Link> = Box::new(UdpLink::bind(&Bind::default()).unwrap());
     let engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
     let job = Arc::new(Alone::new(Settings::default()).unwrap());
-    let node = Node::start(engine, submissions, None, WAITING, Instant::now(), job, Publisher::nothing()).unwrap();
+    let node = Node::start(engine, submissions, tracker, WAITING, Instant::now(), job, Publisher::nothing()).unwrap();
     node.closing.store(true, Ordering::SeqCst);
     node.helper.event.signal();
     lock(&node.helper_thread).take().unwrap().join().unwrap();
@@ -53,4 +61,50 @@ fn a_neighbour_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     assert_eq!(node.next_timeout(), Some(Time(0)), "it looks once more before it sleeps");
     assert!(neighbour.line.hear().unwrap().is_some());
     assert!(neighbour.outward.returned() > before);
+}
+
+/// Reads one fault, then fails.
+#[derive(Debug)]
+struct Half(std::fs::File);
+
+impl Tracker for Half {
+    fn kind(&self) -> TrackerKind {
+        TrackerKind::Mprotect
+    }
+    fn attach(&self, _: &View) -> Result<(), SharedError> {
+        Ok(())
+    }
+    fn detach(&self, _: &View) {}
+    fn install(&self, _: &View, _: Range<u64>, _: Access) -> Result<(), SharedError> {
+        Ok(())
+    }
+    fn set_access(&self, _: &View, _: Range<u64>, _: Access) -> Result<(), SharedError> {
+        Ok(())
+    }
+    fn invalidate(&self, _: &View, _: Range<u64>) -> Result<(), SharedError> {
+        Ok(())
+    }
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+    fn faults(&self, into: &mut Vec<FaultAt>) -> std::io::Result<usize> {
+        into.push(FaultAt { array: 0, page: 3, access: None });
+        Err(std::io::Error::from_raw_os_error(5))
+    }
+}
+
+/// COH-8.5: its threads sleep, and nobody would read of them again.
+#[test]
+fn faults_that_were_read_before_one_could_not_be_are_served() {
+    let (node, _neighbour) = node_with(Some(Arc::new(Half(std::fs::File::open("/dev/zero").unwrap()))));
+    // As long as somebody is in, what was submitted stays to be seen.
+    let held = node.engine.enter();
+    std::thread::scope(|threads| {
+        threads.spawn(|| node.take_faults());
+        while node.submissions.is_empty() {
+            std::thread::yield_now();
+        }
+        drop(held);
+    });
+    assert!(node.with_engine(|engine| engine.pages().failure().is_some_and(|why| why.contains("page faults"))));
 }
