@@ -6,17 +6,10 @@ use crate::engine::{Request, Submission};
 use crate::role::{LOOK_SOON, Sleep};
 use oikaze_os::cpu::TimerSlack;
 use oikaze_os::memory::shared::SharedError;
-use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// A sleep that took longer gave the core away; one that ends at once does not.
-const SLEPT: Duration = Duration::from_micros(5);
-
-/// After so long without a sleep the helper lets others have the core: who reads what it brings may wait for it.
-const BUSY: Duration = Duration::from_micros(500);
 
 pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("oikaze".into()).spawn(move || {
@@ -46,16 +39,12 @@ impl Node {
     fn help(&self) {
         let mut watch = LinkWatch::new(self);
         let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
-        let mut busy_since = self.now();
+        let mut fetched = 0;
         while !self.closing.load(Ordering::SeqCst) {
             let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
                 Sleep::Watch => {
                     timers.set_lax(false);
-                    let (began, faults) = self.watch(&mut watch);
-                    if self.now() - began > SLEPT {
-                        busy_since = self.now();
-                    }
-                    (true, faults)
+                    (true, self.watch(&mut watch))
                 }
                 Sleep::Away(limit) => {
                     watch.release();
@@ -63,7 +52,6 @@ impl Node {
                     timers.set_lax(true);
                     let faults = self.poll(&self.helper, false, true, limit);
                     self.helper.wake_up();
-                    busy_since = self.now();
                     (false, faults)
                 }
             };
@@ -73,30 +61,36 @@ impl Node {
             }
             // Back from away it looks at the role first: to watch returns at once if there is something to do.
             if (faults || (watched && self.role.helper_may_watch()))
-                && self.try_turn(self.now()).is_some()
-                && self.now() - busy_since > BUSY
+                && let Some(work) = self.try_turn(self.now())
+                && work.received + work.settled > 0
             {
-                // While more comes all the time it would keep the core to itself until the scheduler's tick. But only then: who has slept
-                // has a claim to the core, which giving it back at once would lose, together with the next few milliseconds.
-                std::thread::yield_now();
-                busy_since = self.now();
+                let before = std::mem::replace(&mut fetched, self.fetched_pages());
+                if work.settled > 0 || fetched > before {
+                    // A thread of this node goes on with that, and may wait for this core. What peers do in its memory is none of its business:
+                    // giving the core away for that would lose the claim to it that who sleeps has, and with it the next few milliseconds.
+                    std::thread::yield_now();
+                }
             }
         }
     }
 
-    /// Sleep on socket and faults, until the next timer: since when, and true if there are faults.
-    fn watch(&self, watch: &mut LinkWatch<'_>) -> (Time, bool) {
+    /// Pages of shared arrays that were brought here: who touched them goes on.
+    fn fetched_pages(&self) -> u64 {
+        self.with_engine(|engine| engine.coherence().statistics().fetched_pages)
+    }
+
+    /// Sleep on socket and faults, until the next timer; true if there are faults.
+    fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
         let most = watch.hold();
         self.helper.fall_asleep(self.now() + most);
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(most);
-        let now = self.now();
-        self.helper.fall_asleep(now + timeout);
+        self.helper.fall_asleep(self.now() + timeout);
         // What came between the last turn and falling asleep: its maker may not have seen us sleep.
         let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
         let faults = quiet && self.poll(&self.helper, true, true, timeout);
         self.helper.wake_up();
-        (now, faults)
+        faults
     }
 
     /// Turn the faults that wait into submissions.
