@@ -1,6 +1,6 @@
 //! What concerns the whole process: done in a child, so that this one survives.
 
-use super::super::PageSet;
+use super::super::{PageSet, SharedError};
 use super::*;
 use oikaze_protocol::coherence::Pages;
 use std::os::unix::process::ExitStatusExt;
@@ -35,19 +35,29 @@ fn a_wild_pointer_still_ends_the_process_with_sigsegv() {
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }
 
+/// How many mappings a process may have, if that can be tried in a test.
+fn limit_of_mappings() -> Option<u64> {
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let limit: u64 = limit.trim().parse().unwrap();
+    if limit > 1 << 18 {
+        println!("vm.max_map_count: not tried, the limit is {limit}");
+        return None;
+    }
+    Some(limit)
+}
+
+/// Every other page is made readable: no two neighbours are alike. Past `populate`, so that it costs no memory. How that failed.
+fn take_all_mappings(tracker: &dyn Tracker, memory: &SharedMemory, limit: u64) -> Option<SharedError> {
+    (0..limit).find_map(|i| tracker.install(memory.view(), 2 * i..2 * i + 1, Access::Read).err())
+}
+
 #[test]
 fn running_out_of_mappings_is_an_error_that_names_the_limit() {
     let Some(output) = in_child("running_out_of_mappings_is_an_error_that_names_the_limit", "mappings") else {
-        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
-        let limit: u64 = limit.trim().parse().unwrap();
-        if limit > 1 << 18 {
-            println!("vm.max_map_count: not tried, the limit is {limit}");
-            return;
-        }
+        let Some(limit) = limit_of_mappings() else { return };
         let tracker = choose::open(TrackerKind::Mprotect).unwrap();
         let memory = array(&tracker, 0, 2 * limit as usize);
-        // Every other page: no two neighbours are alike. Past `populate`, so that it costs no memory.
-        let failed = (0..limit).find_map(|i| tracker.install(memory.view(), 2 * i..2 * i + 1, Access::Read).err());
+        let failed = take_all_mappings(&*tracker, &memory, limit);
         // Printing needs memory, which may need a mapping.
         tracker.detach(memory.view());
         println!("{}", failed.unwrap());
@@ -61,12 +71,7 @@ fn running_out_of_mappings_is_an_error_that_names_the_limit() {
 #[test]
 fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
     let Some(output) = in_child("who_waits_for_a_page_that_cannot_be_mapped_goes_on", "waits") else {
-        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
-        let limit: u64 = limit.trim().parse().unwrap();
-        if limit > 1 << 18 {
-            println!("vm.max_map_count: not tried, the limit is {limit}");
-            return;
-        }
+        let Some(limit) = limit_of_mappings() else { return };
         let tracker = choose::open(TrackerKind::Mprotect).unwrap();
         let (memory, many) = (Arc::new(array(&tracker, 1, 5)), array(&tracker, 0, 2 * limit as usize));
         let mut set = PageSet::new();
@@ -78,8 +83,7 @@ fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
             poll(&mut [PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN)], None).unwrap();
             tracker.faults(&mut faults).unwrap();
             assert_eq!(pages_of(&faults), [1]);
-            let full = (0..limit).find_map(|i| tracker.install(many.view(), 2 * i..2 * i + 1, Access::Read).err());
-            assert!(full.is_some());
+            assert!(take_all_mappings(&*tracker, &many, limit).is_some());
             set.install(1, 1..2, Access::Read);
             assert_eq!(toucher.join().unwrap(), 42);
         });
