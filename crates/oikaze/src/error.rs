@@ -98,6 +98,11 @@ impl Error {
         matches!(self, Error::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. })
     }
 
+    /// Did the nodes not agree on what to do together? Then it failed on all of them.
+    pub(crate) fn is_mismatch(&self) -> bool {
+        matches!(self, Error::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. })
+    }
+
     /// What a lost node leaves unknown.
     pub(crate) fn of_unknown_fate(mut self, fate: Option<&str>) -> Self {
         if let (Error::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) = (&mut self, fate) {

@@ -59,8 +59,8 @@ impl<T: Element> SharedArray<T> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let element = coherence::Element { kind: T::KIND, size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX) };
         let declaration = Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
-        let memory = match Self::prepare(node, tracker, &declaration) {
-            Ok(memory) => memory,
+        let (memory, alias) = match Self::prepare(node, tracker, &declaration) {
+            Ok(prepared) => prepared,
             Err(error) => {
                 // The others wait for this node in the same call: they are told, and nobody waits in vain.
                 // What comes back is what this node said, or a loss that its next call tells.
@@ -68,17 +68,27 @@ impl<T: Element> SharedArray<T> {
                 return Err(error);
             }
         };
-        match node.collective(&what, Request::Declare(declaration), limit)? {
-            Value::Array(array) if array == memory.array() => {}
-            _ => return Err(at_the_same_time(name)),
+        match node.collective(&what, Request::Declare(declaration), limit) {
+            Ok(Value::Array(array)) if array == memory.array() => {}
+            Ok(_) => return Err(at_the_same_time(name)),
+            Err(error) => {
+                // No node has this array: nobody will ask for its pages. (After any other error others may have agreed on it.)
+                if error.is_mismatch() {
+                    node.with_engine(|engine| {
+                        engine.memory().remove(alias);
+                        engine.pages().remove(memory.array());
+                    });
+                }
+                return Err(error);
+            }
         }
         let nodes = node.with_engine(|engine| engine.nodes());
         Ok(Self { node: Arc::clone(node), memory, homes, nodes, name: name.into(), len, limit, holds: PhantomData })
     }
 
-    /// Memory and alias stand before the others may ask for pages. Found while the engine runs on: memory for a large array
+    /// Memory and alias (the slot of its region) stand before the others may ask for pages. Found while the engine runs on: memory for a large array
     /// takes seconds, and a node that says nothing for as long is dead to the others.
-    fn prepare(node: &Arc<Node>, tracker: &Arc<dyn Tracker>, declaration: &Declaration) -> Result<Arc<SharedMemory>> {
+    fn prepare(node: &Arc<Node>, tracker: &Arc<dyn Tracker>, declaration: &Declaration) -> Result<(Arc<SharedMemory>, u32)> {
         let Declaration { name, bytes, homes, .. } = declaration;
         let (array, me, nodes) = node.with_engine(|engine| (engine.coherence().next_array(), engine.rank(), engine.nodes()));
         if let Some(problem) = declaration.problem(nodes) {
@@ -86,19 +96,19 @@ impl<T: Element> SharedArray<T> {
         }
         let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
         let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?);
-        for run in runs(homes, memory.pages(), nodes, me) {
+        for run in homes.runs(me, memory.pages(), nodes) {
             memory.populate(run)?;
         }
-        node.with_engine(|engine| {
+        let alias = node.with_engine(|engine| {
             if engine.coherence().next_array() != array || engine.pages().get(array).is_some() {
                 return Err(at_the_same_time(name));
             }
             let slot = engine.memory().insert_local(memory.alias_region())?;
             engine.pages().insert(Arc::clone(&memory));
             engine.coherence().set_alias_region(array, slot);
-            Ok(())
+            Ok(slot)
         })?;
-        Ok(memory)
+        Ok((memory, alias))
     }
 
     /// Its name.
@@ -129,7 +139,7 @@ impl<T: Element> SharedArray<T> {
     /// The elements in the pages whose home is `rank`, if they are one run (as with `Homes::Block`); the first run otherwise.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
-        let Some(run) = runs(&self.homes, self.memory.pages(), self.nodes, rank).next() else { return 0..0 };
+        let Some(run) = self.homes.runs(rank, self.memory.pages(), self.nodes).next() else { return 0..0 };
         let first = |page: u64| (page as usize * PAGE).div_ceil(size_of::<T>()).min(self.len);
         first(run.start)..first(run.end)
     }
@@ -194,19 +204,4 @@ impl<T: Element> SharedArray<T> {
 fn at_the_same_time(name: &str) -> Error {
     let why = "two threads of this node made arrays at the same time: make them one by one";
     Error::invalid(format!("declare array \"{name}\""), why)
-}
-
-/// The runs of pages whose home is `rank`, of `pages` pages on `nodes` nodes.
-fn runs(homes: &Homes, pages: u64, nodes: u32, rank: Rank) -> impl Iterator<Item = Range<u64>> {
-    let is_home = move |page: &u64| homes.home(*page, pages, nodes) == rank;
-    let mut block = Some(Homes::block(rank, pages, nodes));
-    let mut next = 0;
-    std::iter::from_fn(move || {
-        if matches!(homes, Homes::Block) {
-            return block.take().filter(|block| !block.is_empty());
-        }
-        let first = (next..pages).find(is_home)?;
-        next = (first..pages).find(|page| !is_home(page)).unwrap_or(pages);
-        Some(first..next)
-    })
 }

@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -77,6 +78,22 @@ impl Homes {
         let start = |rank: u128| u64::try_from((rank * u128::from(pages)).div_ceil(nodes)).unwrap_or(pages).min(pages);
         start(u128::from(rank))..start(u128::from(rank) + 1)
     }
+
+    /// The pages homed at `rank`, in runs, of `pages` pages on `nodes` nodes.
+    pub fn runs(&self, rank: Rank, pages: u64, nodes: u32) -> impl Iterator<Item = Range<u64>> + '_ {
+        let is_home = move |page: &u64| self.home(*page, pages, nodes) == rank;
+        let mut block = Some(Homes::block(rank, pages, nodes));
+        let mut next = 0;
+        core::iter::from_fn(move || {
+            // Not page by page: such arrays may be large.
+            if matches!(self, Homes::Block) {
+                return block.take().filter(|block| !block.is_empty());
+            }
+            let first = (next..pages).find(is_home)?;
+            next = (first..pages).find(|page| !is_home(page)).unwrap_or(pages);
+            Some(first..next)
+        })
+    }
 }
 
 impl Declaration {
@@ -131,8 +148,12 @@ impl Array {
     /// An unsound declaration (see [`Declaration::problem`]) becomes an array without pages.
     pub fn new(declaration: Declaration, me: Rank, nodes: u32) -> Array {
         let pages = if declaration.problem(nodes).is_none() { declaration.pages() } else { 0 };
-        let home = |page| declaration.homes.home(page, pages, nodes) == me;
-        let states = (0..pages).map(|page| if home(page) { State::HomeUntouched } else { State::Invalid }).collect();
+        let mut states = vec![State::Invalid; usize::try_from(pages).unwrap_or(0)];
+        for run in declaration.homes.runs(me, pages, nodes) {
+            if let Some(states) = states.get_mut(run.start as usize..run.end as usize) {
+                states.fill(State::HomeUntouched);
+            }
+        }
         Array {
             name: declaration.name,
             homes: declaration.homes,
@@ -144,6 +165,12 @@ impl Array {
             noticed: BTreeMap::new(),
             streams: Streams::default(),
         }
+    }
+
+    /// Not all nodes have declared the same: no node has pages of it.
+    pub fn disown(&mut self) {
+        self.pages = 0;
+        self.states = Vec::new();
     }
 
     /// A page outside the array is invalid.
@@ -215,6 +242,14 @@ mod tests {
             for rank in 0..nodes {
                 let block = Homes::block(rank, pages, nodes);
                 assert!((0..pages).all(|page| (all[page as usize] == rank) == block.contains(&page)));
+            }
+            for homes in [Homes::Block, Homes::Cyclic { pages: 1 }, Homes::Cyclic { pages: 3 }, Homes::Explicit(all)] {
+                for rank in 0..nodes {
+                    let mine: Vec<u64> = homes.runs(rank, pages, nodes).flatten().collect();
+                    let expected: Vec<u64> = (0..pages).filter(|page| homes.home(*page, pages, nodes) == rank).collect();
+                    assert_eq!(mine, expected, "{homes:?}, node {rank} of {nodes}");
+                    assert!(homes.runs(rank, pages, nodes).all(|run| !run.is_empty()));
+                }
             }
         }
     }

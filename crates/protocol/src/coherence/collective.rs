@@ -173,7 +173,12 @@ impl Coherence {
         self.take_deferred_grants(pages);
         match outcome {
             Outcome::Agreed(values) => self.conclude(current, values),
-            Outcome::Mismatch(text) => self.fail(current.token, CoherenceError::Mismatch(text)),
+            Outcome::Mismatch(text) => {
+                if let Call::Declare(declared) = &current.call {
+                    self.disown(declared.number());
+                }
+                self.fail(current.token, CoherenceError::Mismatch(text));
+            }
             Outcome::Dead(_) => {}
         }
         Ok(())

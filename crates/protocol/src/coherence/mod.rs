@@ -143,7 +143,8 @@ impl Coherence {
     /// Declare an array together with all other nodes; done (with its number) when all have declared the same. Pages homed
     /// here are writable then, all others invalid.
     pub fn declare(&mut self, declaration: Declaration, token: Token, pages: &mut dyn Pages) -> ArrayId {
-        let taken = self.arrays.iter().any(|array| array.name == declaration.name);
+        // One without pages was not agreed on.
+        let taken = self.arrays.iter().any(|array| array.pages > 0 && array.name == declaration.name);
         let problem = if taken { Some("an array of that name exists already".into()) } else { declaration.problem(self.nodes) };
         if let Some(problem) = problem {
             let problem = format!("declare array \"{}\": {problem}", declaration.name);
@@ -172,6 +173,14 @@ impl Coherence {
         self.collective.call(Call::Unfit(problem), token);
         self.settle(pages);
         number
+    }
+
+    /// Not all have declared the same: the name is free again. The number stays used up, as it does on every node.
+    fn disown(&mut self, number: ArrayId) {
+        if let Some(array) = self.arrays.get_mut(number as usize) {
+            array.disown();
+        }
+        self.regions.remove(&number);
     }
 
     /// What is known of an array: its name and the number of its pages.

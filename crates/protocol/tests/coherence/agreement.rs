@@ -45,6 +45,9 @@ fn declarations_that_differ_name_nodes_and_values() {
         cluster.run_until_quiet();
         (0..).zip(tokens).for_each(|(rank, token)| assert_eq!(cluster.take(rank, token), Some(Ok(Value::None))));
         assert_eq!(cluster.declare("r", 2, Homes::Block), 1);
+        // The names are free again.
+        assert_eq!(cluster.declare("p", 2, Homes::Block), 2);
+        assert_eq!(cluster.declare("q", 2, Homes::Block), 3);
     }
 }
 

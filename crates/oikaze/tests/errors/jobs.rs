@@ -1,0 +1,128 @@
+//! Collectives, and nodes that cannot be in one job.
+
+use super::*;
+
+#[test]
+fn collectives_that_differ() {
+    all_fail(&["node 1 called reduce (Sum of 1 f64) while node 0 called barrier"], |job| match job.rank() {
+        0 => job.barrier(),
+        _ => job.reduce(1.0, ReduceOp::Sum).map(drop),
+    });
+    all_fail(&["reduce (Max of 1 u64)", "reduce (Min of 1 u64)"], |job| {
+        job.reduce(1u64, [ReduceOp::Max, ReduceOp::Min][job.rank() as usize]).map(drop)
+    });
+    all_fail(&["reduce (Sum of 1 f64)", "reduce (Sum of 2 f64)"], |job| {
+        job.reduce_all(&vec![1.0; 1 + job.rank() as usize], ReduceOp::Sum).map(drop)
+    });
+    all_fail(&["the limit is"], |job| job.reduce_all(&vec![1.0; 1_000_000], ReduceOp::Sum).map(drop));
+    // One leaves too early: in good order, but the other still needs it.
+    let outcomes = cluster(2, &Settings::default(), |job| if job.rank() == 0 { job.barrier() } else { job.leave() });
+    for outcome in outcomes {
+        failure(outcome, &["node 1 called leave while node 0 called barrier"]);
+    }
+}
+
+/// A node that does not come: the time limit ends the wait of the others.
+#[test]
+fn a_barrier_that_one_node_does_not_come_to() {
+    let outcomes = cluster(3, &Settings::default(), |mut job| {
+        job.set_time_limit(SHORT);
+        let outcome = if job.rank() == 1 { Ok(()) } else { job.barrier() };
+        job.set_time_limit(None);
+        if job.rank() == 1 {
+            // Until the others have had enough.
+            for _ in 0..2 {
+                job.receive(None, Some(PATIENCE)).unwrap();
+            }
+        } else {
+            job.peer(1).unwrap().send(Class::Ordered, 0, &[]).wait_for(PATIENCE).unwrap();
+        }
+        (outcome, job.leave())
+    });
+    for (rank, (outcome, left)) in outcomes.into_iter().enumerate() {
+        if rank != 1 {
+            let who = ["to which node 1 has not come", "node 0 tells"][usize::from(rank > 0)];
+            failure(outcome, &["barrier", who, "not done after", "OIKAZE_TIMEOUT"]);
+        }
+        // What they call afterwards does not fit together, and is not waited for in vain.
+        left.unwrap_err();
+    }
+}
+
+/// The launcher knows how a node ended; the others repeat it.
+#[test]
+fn the_launchers_reason_is_told() {
+    let secret = Secret::random().unwrap();
+    let settings = Settings { failure_time: Some(Duration::from_millis(500)), ..Settings::default() };
+    meet(
+        3,
+        |_| (3, settings.clone(), secret.clone()),
+        |abort, job| {
+            let job = job.unwrap();
+            let _inbox = job.publish("inbox", Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
+            let there = job.peer(2).unwrap().region("inbox").unwrap();
+            job.barrier().unwrap();
+            if job.rank() == 2 {
+                abort("node 2 was killed by signal 9 (SIGKILL)");
+                // A node that panics says goodbye without leaving.
+                let panicking = std::panic::AssertUnwindSafe(|| {
+                    let _job = job;
+                    std::panic::resume_unwind(Box::new(()));
+                });
+                drop(std::panic::catch_unwind(panicking));
+                return;
+            }
+            let told = "The launcher says: node 2 was killed by signal 9 (SIGKILL)";
+            failure(job.barrier(), &["barrier: node 2 is dead", told]);
+            failure(there.fetch_add(0, 1).wait_for(PATIENCE), &[told]);
+            if job.rank() == 0 {
+                // The other one ends, too, and is not taken for the cause.
+                job.receive(Some(1), Some(PATIENCE)).unwrap_err();
+                failure(job.barrier(), &["barrier: node 2 is dead", told]);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_secret_of_another_job() {
+    let begun = Instant::now();
+    let outcomes = meet(2, |_| (2, Settings::default(), Secret::random().unwrap()), |_, job| job.map(drop));
+    assert!(begun.elapsed() < PATIENCE);
+    // Who is first ends the job for both.
+    for outcome in outcomes {
+        failure(outcome, &["cannot be reached over UDP", "another job's secret", "What to do"]);
+    }
+}
+
+/// The same way goes what else two nodes must have in common: wire version, page size, byte order, architecture.
+#[test]
+fn nodes_that_do_not_fit_together() {
+    let secret = Secret::random().unwrap();
+    // Node 0 was started as one of two, the others as of three.
+    let of = |rank: u32| (if rank == 0 { 2 } else { 3 }, Settings::default(), secret.clone());
+    let mut outcomes = meet(3, of, |_, job| job.map(drop)).into_iter();
+    let words = ["cannot be in one job", "nodes here", "start all nodes as one job"];
+    failure(outcomes.next().unwrap(), &words);
+    failure(outcomes.next().unwrap(), &words);
+    // It had no quarrel with anybody, and is told.
+    failure(outcomes.next().unwrap(), &["the job was ended"]);
+}
+
+/// WIND-1.5: what one end leaves to the network cards, the other would find damaged for ever.
+#[test]
+fn checksums_that_differ_between_nodes() {
+    let secret = Secret::random().unwrap();
+    let of = |rank: u32| {
+        let checksum = [Checksum::Full, Checksum::Header].get(rank as usize).copied();
+        (2, Settings { checksum, ..Settings::default() }, secret.clone())
+    };
+    for outcome in meet(2, of, |_, job| job.map(drop)) {
+        // The second to see it may be told by the first that the job was ended.
+        let text = failure(outcome, &["set OIKAZE_CHECKSUM alike on all nodes"]);
+        assert!(
+            text.contains("checksums of kind 0 here, 1 at the peer") || text.contains("checksums of kind 1 here, 0 at"),
+            "{text}"
+        );
+    }
+}
