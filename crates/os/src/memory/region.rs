@@ -74,12 +74,13 @@ struct Inner {
 pub(crate) trait Owner: core::fmt::Debug + Send + Sync {}
 impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
 
+/// A file of which the kernel tells what is in memory is `told` ([`super::residence::is_told`]).
 #[derive(Debug)]
 enum Backing {
     Shared { view: Mapping, alias: Mapping, backed: Backed },
     Private { memory: Mapping, watched: Watched },
     Borrowed { gate: Gate, writable: bool },
-    File { _memory: Mapping, writable: bool },
+    File { _memory: Mapping, writable: bool, told: bool },
     Staged { _memory: Mapping, disk: Disk },
     Alias { _owner: Arc<dyn Owner> },
 }

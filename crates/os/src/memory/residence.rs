@@ -4,18 +4,28 @@ use super::Region;
 use core::ptr::NonNull;
 use oikaze_protocol::limits::FETCHED_AT_ONCE;
 use oikaze_protocol::rma::Rights;
+use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
+use rustix::process::geteuid;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages that are asked for at a time, so that the answer has a place on the stack.
 const PAGES_A_CALL: usize = 256;
 
-/// Are all pages of these bytes in memory? Those of a file, in the page cache; whether they are mapped as well is a small matter. If the
-/// kernel does not say, they are taken to be.
+/// Does the kernel tell this process which pages of the file are in memory? Since Linux 5.2 it says "all" of one that is neither its own nor one that it
+/// may write (mincore(2)).
+pub(super) fn is_told(file: BorrowedFd<'_>) -> bool {
+    fstat(file).is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
+        || accessat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// Are all pages of these bytes in memory? Those of a file, in the page cache, if that [is told](is_told); whether they are mapped as well is a small
+/// matter. If the kernel does not say, they are taken to be.
 pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
     let page = rustix::param::page_size();
     let begin = at.as_ptr().addr() & !(page - 1);
@@ -176,6 +186,8 @@ fn work(wanted: &Receiver<Wanted>) {
 #[cfg(test)]
 mod tests {
     use super::super::MemoryError;
+    use super::super::region::Side;
+    use super::super::swap;
     use super::super::table::RegionTable;
     use super::*;
     use oikaze_protocol::rma::Memory;
@@ -255,6 +267,32 @@ mod tests {
         assert!(region.is_present(0, PIECE) && !region.is_present(len - 1, 1));
         assert!(rest.fetch().and_then(Wanted::fetch).is_none());
         assert!(region.is_present(0, len) && lost.ranges().fetching.is_empty() && !lost.take(&(0..len)));
+    }
+
+    /// Of a file of somebody else that may only be read the kernel says that all of it is in memory.
+    #[test]
+    fn files_of_others_are_not_taken_to_be_present() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: it needs root, to become somebody else");
+            return;
+        }
+        let (file, _) = evicted();
+        let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        // Opened while it may be: a process whose owner changes may not look into itself any more.
+        assert!(swap::is_mapped(NonNull::from(&readable).cast(), 1));
+        let other = std::thread::spawn(move || {
+            // The user "nobody"; for this thread alone.
+            let nobody = rustix::process::Uid::from_raw(65534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            let region = Region::of_file(readable.as_fd(), 0, LEN, false).unwrap();
+            assert!(is_present(region.at(Side::Runtime, 0), LEN), "this kernel tells: then nothing is tried here");
+            assert!(!region.is_present(0, LEN as u64));
+            region.make_present(0, LEN as u64, Rights::READ).unwrap();
+            assert!(region.is_present(0, LEN as u64));
+        });
+        let outcome = other.join();
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable).unwrap();
+        outcome.unwrap();
     }
 
     /// MEM-1.8: a registration that is over has nothing fetched any more.

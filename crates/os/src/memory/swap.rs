@@ -14,8 +14,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of `/proc/self/pagemap` that are read at a time.
-const ENTRIES: usize = 64;
-/// "Page is swapped", in such an entry (Documentation/admin-guide/mm/pagemap.rst).
+const ENTRIES: usize = 256;
+/// "Page is present" and "page is swapped", in such an entry (Documentation/admin-guide/mm/pagemap.rst).
+const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 /// Pages of one range. Of a longer one each piece is remembered when it is sent or received.
 const REMEMBERED: usize = 1024;
@@ -32,22 +33,28 @@ pub(super) fn can_fetch() -> bool {
     *CAN.get_or_init(|| residence::populate(NonNull::from(&CAN).cast(), 1, false) != Err(Errno::INVAL))
 }
 
-/// Are all pages of these bytes in memory? If some are not, `is_untouched` says of the whole pages around whether all those never were anywhere, which
-/// is as good.
-pub(super) fn is_present(at: NonNull<u8>, len: usize, is_untouched: impl FnOnce(Range<usize>) -> bool) -> bool {
+/// Are all pages of these bytes in memory, by what `look` says of those that were not seen a moment ago?
+pub(super) fn is_present(at: NonNull<u8>, len: usize, look: impl FnOnce(Range<usize>) -> bool) -> bool {
+    let whole = whole_pages(at, len);
     let page = rustix::param::page_size();
-    let (first, last) = (at.as_ptr().addr() / page, (at.as_ptr().addr() + len.saturating_sub(1)) / page);
-    let pages = first..last + 1;
+    let pages = whole.start / page..whole.end / page;
     let few = pages.len() <= REMEMBERED;
     let tick = tick();
     if few && pages.clone().all(|page| SEEN.has(page, tick)) {
         return true;
     }
-    let present = residence::is_present(at, len) || is_untouched(pages.start * page..pages.end * page);
+    let present = look(whole);
     if few && present {
         pages.for_each(|page| SEEN.note(page, tick));
     }
     present
+}
+
+/// The addresses of the pages that hold these bytes.
+fn whole_pages(at: NonNull<u8>, len: usize) -> Range<usize> {
+    let page = rustix::param::page_size();
+    let (first, last) = (at.as_ptr().addr() / page, (at.as_ptr().addr() + len.saturating_sub(1)) / page);
+    first * page..(last + 1) * page
 }
 
 /// Has the file something there, in memory or not? Not where it is sparse, nor in pages that were only set aside for it.
@@ -57,18 +64,30 @@ pub(super) fn has_data(file: BorrowedFd<'_>, range: Range<usize>) -> bool {
 
 /// Is one of these pages of this process alone in swap space? If the kernel does not say: no.
 pub(super) fn is_swapped(pages: Range<usize>) -> bool {
+    any_entry(pages, |entry| entry & SWAPPED != 0).unwrap_or(false)
+}
+
+/// Are all pages of these bytes mapped, so that to touch them waits for nothing? If the kernel does not say: as [`residence::is_present`].
+pub(super) fn is_mapped(at: NonNull<u8>, len: usize) -> bool {
+    any_entry(whole_pages(at, len), |entry| entry & PRESENT == 0).map_or_else(|| residence::is_present(at, len), |absent| !absent)
+}
+
+/// Is one of these pages' entries in the process's page map like that? `None`: it cannot be read.
+fn any_entry(pages: Range<usize>, is_so: impl Fn(u64) -> bool) -> Option<bool> {
     static MAP: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    let map = MAP.get_or_init(|| open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok());
-    let Some(map) = map else { return false };
+    let map = MAP.get_or_init(|| open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()).as_ref()?;
     let page = rustix::param::page_size();
     let (first, end) = (pages.start / page, pages.end / page);
-    (first..end).step_by(ENTRIES).any(|start| {
+    for start in (first..end).step_by(ENTRIES) {
         let mut bytes = [0; ENTRIES * 8];
-        let wanted = (end - start).min(ENTRIES) * 8;
-        let read = pread(map, bytes.get_mut(..wanted).unwrap_or_default(), start as u64 * 8).unwrap_or(0);
-        let (entries, _) = bytes.as_chunks();
-        entries.iter().take(read / 8).any(|entry| u64::from_ne_bytes(*entry) & SWAPPED != 0)
-    })
+        let wanted = bytes.get_mut(..(end - start).min(ENTRIES) * 8)?;
+        let read = pread(map, &mut *wanted, start as u64 * 8).ok().filter(|read| *read == wanted.len())?;
+        let (entries, _) = wanted.get(..read)?.as_chunks();
+        if entries.iter().any(|entry| is_so(u64::from_ne_bytes(*entry))) {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// Quarters of a second.

@@ -20,7 +20,7 @@ impl Region {
         }
         let memory = Mapping::of_part_of_file(file, offset, len, writable)?;
         let at = memory.base();
-        Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _memory: memory, writable }))
+        Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _memory: memory, writable, told: residence::is_told(file) }))
     }
 
     /// May pages of it be absent, so that whoever touches them waits for a disk? Those of a file, what was lent, which may be one's, and any
@@ -44,14 +44,21 @@ impl Region {
         let (at, len) = (self.at(Side::Runtime, offset), len as usize);
         match &self.inner.backing {
             Backing::Staged { disk, .. } => disk.is_present(offset, len as u64),
-            Backing::File { .. } => residence::is_present(at, len),
-            Backing::Private { .. } => swap::is_present(at, len, |pages| !swap::is_swapped(pages)),
+            Backing::File { told, .. } if *told => residence::is_present(at, len),
+            Backing::File { .. } => swap::is_mapped(at, len),
+            Backing::Private { .. } => {
+                swap::is_present(at, len, |pages| residence::is_present(at, len) || !swap::is_swapped(pages))
+            }
+            // As good as present is what never was anywhere.
             Backing::Shared { alias, backed, .. } => swap::is_present(at, len, |pages| {
                 let start = alias.base().as_ptr().addr();
-                backed.file().is_some_and(|file| !swap::has_data(file, pages.start - start..pages.end - start))
+                let is_hole = |file| !swap::has_data(file, pages.start - start..pages.end - start);
+                residence::is_present(at, len) || backed.file().is_some_and(is_hole)
             }),
             // Nobody knows what is behind it: what was never touched is fetched once. Nor what follows there when the loan is over.
-            Backing::Borrowed { gate, .. } => gate.visit().is_none_or(|_stays| swap::is_present(at, len, |_| false)),
+            Backing::Borrowed { gate, .. } => {
+                gate.visit().is_none_or(|_stays| swap::is_present(at, len, |_| swap::is_mapped(at, len)))
+            }
             Backing::Alias { .. } => true,
         }
     }
