@@ -84,7 +84,7 @@ impl Batch {
         Some(&mut self.bytes)
     }
 
-    /// Append so many bytes to the next datagram, written by `fill`, if it can: rows, which are in no one place.
+    /// Append so many bytes to the next datagram, written by `fill`, if it can.
     pub fn pack(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
         let begin = self.bytes.len();
         self.bytes.resize(begin + len, 0);

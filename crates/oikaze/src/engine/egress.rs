@@ -11,7 +11,7 @@ use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
-use oikaze_protocol::rma::read_rows;
+use oikaze_protocol::rma::{Memory as _, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Lane, PerLane};
 
@@ -117,8 +117,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // Looked at where it is: a move would wait for what was just stored in parts.
         let transmit = transmit.as_ref()?;
         let Some(to) = peer.addresses.get(usize::from(transmit.path)) else { return Some(0) };
-        if let (Some(segment), Some(rows)) = (&transmit.payload, &transmit.rows) {
-            let packed = egress.pack(segment.len as usize, |bytes| read_rows(rows, segment.offset, bytes, memory));
+        // Sealed where it is, a payload that others write meanwhile may be another one when the kernel copies it: it would not arrive as
+        // long as they do. So what has not arrived is copied first (WIND-5.5), as rows are, which are in no one place.
+        let copied = transmit.payload.as_ref().filter(|_| transmit.again || transmit.rows.is_some());
+        if let Some(segment) = copied {
+            let packed = egress.pack(segment.len as usize, |bytes| match &transmit.rows {
+                Some(rows) => read_rows(rows, segment.offset, bytes, memory),
+                None => memory.read(segment.region, segment.offset, bytes),
+            });
             return Some(if packed { egress.push(to, transmit, Gather::EMPTY, (handshake_seal, checksum)) } else { 0 });
         }
         // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as on a bad wire.

@@ -45,12 +45,11 @@ impl Gather {
         self.at.as_ptr()
     }
 
-    /// Look at the bytes, for a checksum or a simulated wire. They are the source of a send that is under way, which nobody may
-    /// change; should somebody do so all the same, the checksum is of some mixture, the datagram is dropped by its receiver, and
-    /// the source is read again.
+    /// Look at the bytes, for a checksum or a simulated wire. Should somebody change them meanwhile, the checksum is of some mixture, the datagram
+    /// is dropped by its receiver, and the source is read again, into a copy that nobody changes (WIND-5.5).
     pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
         // SAFETY: valid for `len` bytes while `self` lives (an empty one dangles but is aligned); bytes have no invalid
-        // values. A writer that breaks the rule above races with `look`, as it would with the kernel's copy.
+        // values. A writer races with `look`, as it would with the kernel's copy.
         look(unsafe { core::slice::from_raw_parts(self.at.as_ptr(), self.len) })
     }
 

@@ -129,6 +129,8 @@ pub struct Transmit {
     pub payload: Option<Segment>,
     /// The payload's offset counts among the packed bytes of these rows, of the same region.
     pub rows: Option<Arc<Rows>>,
+    /// Was the payload sent before? Then it is to be copied before it is sealed (WIND-5.5).
+    pub again: bool,
     /// Which candidate address of the peer it goes to.
     pub path: u8,
     /// By which lane; a handshake by the small one.

@@ -278,7 +278,8 @@ impl Outbox {
         let len = most.min(from.end - from.start);
         let lost_left = progress.lost.pieces() > 1 || lost.is_some_and(|lost| lost.end - lost.start > len);
         let last = !lost_left && progress.next.max(from.start + len) == message.len;
-        Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last })
+        let again = from.start < progress.next;
+        Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last, again })
     }
 
     /// Bytes of a full fragment of this message, of which the peer knows the beginning or not.

@@ -63,6 +63,8 @@ pub(super) struct Piece {
     pub len: u32,
     /// Nothing of this message waits to be sent after this.
     pub last: bool,
+    /// It was sent before, and lost.
+    pub again: bool,
 }
 
 /// What fits into a datagram to this peer, known once established.

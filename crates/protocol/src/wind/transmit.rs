@@ -64,7 +64,7 @@ impl Connection {
             if self.handshake.has_due(now) {
                 let path = self.handshake.transmit(now, into)?;
                 self.statistics.handshakes_sent += 1;
-                return Some(Transmit { payload: None, rows: None, path, lane, port: None, handshake: true });
+                return Some(Transmit { payload: None, rows: None, again: false, path, lane, port: None, handshake: true });
             }
         }
         if self.phase != Phase::Open || !self.handshake.is_established() {
@@ -72,18 +72,19 @@ impl Connection {
         }
         let path = self.handshake.path?;
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
-        let (mut payload, mut rows) = (None, None);
+        let (mut payload, mut rows, mut again) = (None, None, false);
         match self.turn(lane, now)? {
             Turn::Small => self.write_small(now, into, true),
             Turn::Control => self.write_control(lane, now, into),
             Turn::Bulk => {
                 let piece = self.outbox.peek_bulk()?;
                 (payload, rows) = self.outbox.source_of(&piece);
+                again = piece.again;
                 self.write_bulk(now, into, &piece, payload.is_none());
             }
             Turn::Size => self.write_size_probe(lane, now, into),
         }
-        Some(Transmit { payload, rows, path, lane, port, handshake: false })
+        Some(Transmit { payload, rows, again, path, lane, port, handshake: false })
     }
 
     fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
@@ -336,7 +337,7 @@ impl Connection {
             self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, &mut builder, None, false);
-        Some(Transmit { payload: None, rows: None, path, lane: Lane::Small, port: None, handshake: false })
+        Some(Transmit { payload: None, rows: None, again: false, path, lane: Lane::Small, port: None, handshake: false })
     }
 }
 

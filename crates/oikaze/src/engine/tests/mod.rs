@@ -90,6 +90,33 @@ fn a_peer_with_too_much_in_flight_is_not_dead_to_coherence() {
     assert_eq!(barrier.outcome(), None, "it waits until there is room");
 }
 
+/// WIND-5.5: memory that somebody writes all the time is read all the same (MEM-4.7).
+#[test]
+fn what_is_written_while_it_is_sent_arrives() {
+    const LEN: u64 = 64 << 10;
+    let (mut a, mut b, mut now) = pair();
+    let source = Region::zeroed(LEN as usize).unwrap();
+    source.fill(0, LEN, 7).unwrap();
+    let there = b.engine.memory().insert(source.clone(), Rights::ALL).unwrap();
+    let own = Region::zeroed(LEN as usize).unwrap();
+    let here = a.engine.memory().insert_local(own.clone()).unwrap();
+    b.engine.link_mut().changing = Some(source);
+    let get = a.ask(Request::Get { from: 1, key: there.key, offset: 0, into: Segment { region: here, offset: 0, len: LEN } });
+    for _ in 0..10_000 {
+        if get.is_done() {
+            break;
+        }
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    assert!(matches!(get.outcome(), Some(Ok(_))), "{:?}", get.outcome());
+    assert!(a.engine.counters().unsealed > 0, "nothing was written between seal and wire");
+    let mut bytes = vec![0; LEN as usize];
+    own.read(0, &mut bytes).unwrap();
+    assert!(bytes[1..].iter().all(|byte| *byte == 7));
+}
+
 #[test]
 fn answers_and_barriers_go_out_when_there_is_room_again() {
     let (mut a, mut b, mut now) = pair();

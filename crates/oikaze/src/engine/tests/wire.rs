@@ -2,6 +2,7 @@
 
 use crate::engine::*;
 use oikaze_os::link::{Arrival, Foreseen, LocalAddress, Outgoing, Scattered, Sink, Statistics};
+use oikaze_os::memory::Region;
 use oikaze_protocol::limits::DATAGRAM_ETHERNET;
 use oikaze_protocol::wind::Lane;
 use std::io;
@@ -23,6 +24,8 @@ pub(in crate::engine) struct Wire {
     pub(in crate::engine) scatters: bool,
     /// Datagrams that came to their place.
     pub(in crate::engine) in_place: usize,
+    /// Its first byte is another one whenever something is sent.
+    pub(in crate::engine) changing: Option<Region>,
 }
 
 /// What a buffer of a socket holds.
@@ -70,6 +73,11 @@ impl Link for Wire {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         if self.full {
             return Ok(0);
+        }
+        if let Some(region) = &self.changing {
+            let mut first = [0];
+            region.read(0, &mut first).unwrap();
+            region.fill(0, 1, first[0].wrapping_add(1)).unwrap();
         }
         let taken = batch.iter().take_while(|datagram| !(self.full_of_bulk && datagram.lane == Lane::Bulk)).count();
         for datagram in &batch[..taken] {
