@@ -220,16 +220,24 @@ impl Rma {
     fn end_serving(&mut self, why: impl Fn(&Serving) -> Option<Refusal>) -> Vec<(Rank, Token)> {
         let ended: Vec<(Token, Serving, Refusal)> =
             self.serving.iter().filter_map(|(token, serving)| Some((*token, *serving, why(serving)?))).collect();
-        for (token, serving, refusal) in &ended {
+        if ended.is_empty() {
+            return Vec::new();
+        }
+        for (token, ..) in &ended {
             self.serving.remove(token);
-            self.answers.retain(|(_, message)| message.token != *token);
-            let gone = Operation::Gone { ticket: serving.ticket, refusal: *refusal };
-            self.answer(serving.to, &gone, Body::Empty, Token::NONE);
         }
-        if !ended.is_empty() {
-            self.recount();
+        // However many they are, what waits is looked through once.
+        let Self { answers, serving, .. } = self;
+        answers.retain(|(_, message)| !Rma::owns(message.token) || serving.contains_key(&message.token));
+        for (_, serving, refusal) in &ended {
+            self.tell_gone(serving, *refusal);
         }
+        self.recount();
         ended.into_iter().map(|(token, serving, _)| (serving.to, token)).collect()
+    }
+
+    fn tell_gone(&mut self, serving: &Serving, refusal: Refusal) {
+        self.answer(serving.to, &Operation::Gone { ticket: serving.ticket, refusal }, Body::Empty, Token::NONE);
     }
 
     /// Upper's `withdrawn`: the peer took a message back that it may have begun (MEM-7.5).

@@ -13,7 +13,7 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::rma::{Published, Refusals, Refused, Rights, RmaError};
 use oikaze_protocol::wind::Token;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -116,18 +116,23 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if planted(Bug::KeepAnswering) {
             return;
         }
-        for &(to, token) in ended {
-            self.to_self.forget(&|other| other == token);
+        if ended.is_empty() {
+            return;
+        }
+        // However many they are, what waits is looked through once.
+        let tokens: HashSet<Token> = ended.iter().map(|&(_, token)| token).collect();
+        let is_ended = |token: Token| tokens.contains(&token);
+        let peers: BTreeSet<Rank> = ended.iter().map(|&(to, _)| to).collect();
+        for to in peers {
             if let Some(peer) = self.peers.touch(to) {
-                peer.cancel(&|other| other == token);
+                peer.cancel(&is_ended);
             }
         }
-        if !ended.is_empty() {
-            // What else waits there, of puts under way, is lost as on a bad wire, and gathered again.
-            self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
-            // The requesters are to be told.
-            self.more = true;
-        }
+        self.to_self.forget(&is_ended);
+        // What else waits there, of puts under way, is lost as on a bad wire, and gathered again.
+        self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
+        // The requesters are to be told.
+        self.more = true;
     }
 
     /// Does an operation in flight keep this?

@@ -337,3 +337,64 @@ fn what_is_taken_back_leaves_nothing_behind() {
         assert_eq!((after.outcome(), a.engine.rma.outstanding()), (Some(Ok(Value::Done)), 0), "{at}");
     }
 }
+
+/// MEM-1.7, MEM-4.6: as many gets as there may be, of which the answers wait for room, end with their right; those of pages that still may be read do not.
+/// (What waits is looked through once for all of them: each for itself, this would take a million million looks.)
+#[test]
+fn many_gets_end_with_their_right() {
+    const MANY: usize = 60_000;
+    let (mut a, mut b, mut now) = pair();
+    let ((_, here), (_, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
+    let get = |node: &Node, at: usize| {
+        let into = Segment { region: here.slot, offset: 0, len: 512 };
+        node.ask(Request::Get { from: 1, key: there.key, offset: 4096 * (at as u64 % 2), into })
+    };
+    let all: Vec<_> = (0..MANY).map(|at| get(&a, at)).collect();
+    // Answers are lost on their way, acknowledgements are not.
+    a.engine.turn(now);
+    while !a.engine.is_settled() {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+        open(&a.engine.link_mut().from).retain(|datagram| datagram.len() < 512);
+    }
+    b.engine.set_rights(there.slot, Some(4096..8192), Rights::WRITE).unwrap();
+    run(&mut a, &mut b, &mut now, |_| all.iter().all(|get| get.is_done()));
+    for (at, get) in all.iter().enumerate() {
+        if at % 2 == 0 {
+            assert_eq!(get.outcome(), Some(Ok(Value::Done)));
+        } else {
+            ends_as(get, Refusal::NotPermitted);
+        }
+    }
+}
+
+/// The same of gets from oneself, whose answers wait for their turn.
+#[test]
+fn many_gets_from_oneself_end_with_their_right() {
+    const MANY: usize = 16_000;
+    let (mut node, _, now) = pair();
+    let ((_, here), (_, there)) = (region(&mut node, MINE), region(&mut node, THEIRS));
+    let all: Vec<_> = (0..MANY)
+        .map(|at| {
+            let into = Segment { region: here.slot, offset: 0, len: 512 };
+            let request = Request::Get { from: 0, key: there.key, offset: 4096 * (at as u64 % 2), into };
+            let (submission, completion) = tracked(request, None);
+            node.engine.submit(submission, now);
+            completion
+        })
+        .collect();
+    while node.engine.rma.answers() < MANY / 2 {
+        node.engine.turn(now);
+    }
+    node.engine.set_rights(there.slot, Some(4096..8192), Rights::WRITE).unwrap();
+    node.turn(now);
+    for (at, get) in all.iter().enumerate() {
+        match get.outcome() {
+            Some(Ok(Value::Done)) => {}
+            _ if at % 2 == 1 => ends_as(get, Refusal::NotPermitted),
+            other => panic!("{at}: {other:?}"),
+        }
+    }
+    assert!(all.iter().filter(|get| get.outcome() != Some(Ok(Value::Done))).count() > MANY / 4);
+}
