@@ -16,6 +16,7 @@ use oikaze_protocol::limits::{
     GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN,
 };
 use oikaze_protocol::neighbour::Damaged;
+use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Token};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -307,7 +308,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             neighbour.wake_if_stirred();
             asked |= neighbour.is_asked();
             while let Some(token) = self.next_lost(rank) {
-                self.lost(rank, token);
+                self.unreadable(rank, token, Failure::Remote(RmaError::SourceGone));
             }
         }
         asked

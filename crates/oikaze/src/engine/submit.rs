@@ -220,6 +220,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.lost(to, token);
     }
 
+    /// What this message was to carry cannot be read any more: an operation fails for that; whose get it was to answer is told (MEM-4.6).
+    pub(super) fn unreadable(&mut self, to: Rank, token: Token, failure: Failure) {
+        match Owner::of(token) {
+            Owner::Remote => self.rma.answer_lost(token),
+            Owner::Nobody | Owner::Operation | Owner::Coherence => self.fail(to, token, failure),
+        }
+    }
+
     /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the turn's share was used up.
     ///
     /// What a connection has no room for waits until there is: a peer that asked must be answered, and coherence takes a message that

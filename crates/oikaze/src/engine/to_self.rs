@@ -106,7 +106,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.memory.wait_for_pages(false);
                 if !read {
                     self.to_self.give_back(charge);
-                    self.fail(self.me, message.token, self.why_unreadable(Some(segment.region)));
+                    self.unreadable(self.me, message.token, self.why_unreadable(Some(segment.region)));
                     return true;
                 }
                 bytes
@@ -146,7 +146,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Ok(true) => self.acknowledged(token),
             Ok(false) => {
                 self.rma.withdrawn(self.me, number);
-                self.fail(self.me, token, self.why_unreadable(Some(rows.region)));
+                self.unreadable(self.me, token, self.why_unreadable(Some(rows.region)));
             }
             Err(refusal) => self.refused(token, refusal),
         }
@@ -177,9 +177,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Node, pair};
-    use super::super::{Completion, Failure, Request, Value};
+    use super::super::{Completion, Failure, Request, Value, tracked};
     use oikaze_os::memory::Region;
-    use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT, PAGE};
+    use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT, PAGE, POST_INLINE, PRESENT_PAUSE_MAX, PRESENT_TIME};
     use oikaze_protocol::rma::{Rights, RmaError};
     use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
     use std::sync::Arc;
@@ -271,5 +271,41 @@ mod tests {
         let too_many = |one: &&Arc<Completion>| one.outcome() == Some(Err(Failure::TooMany { peer: 0 }));
         assert_eq!(waiting.iter().filter(too_many).count(), 10);
         assert_eq!(waiting.iter().filter(|one| one.is_done()).count(), 10);
+    }
+
+    /// MEM-1.10, MEM-4.6: of a file that was truncated after they were served, too, gets end, each of them.
+    #[test]
+    fn gets_of_a_file_that_is_truncated_end() {
+        for len in [POST_INLINE, 2 * POST_INLINE] {
+            let (mut node, _, mut now) = pair();
+            let path = std::env::temp_dir().join(format!("oikaze-truncated-{}", std::process::id()));
+            let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            file.set_len(PAGE as u64).unwrap();
+            let source = Region::of_file(std::os::fd::AsFd::as_fd(&file), 0, PAGE, true).unwrap();
+            source.make_present(0, PAGE as u64, Rights::READ).unwrap();
+            let there = node.engine.memory().insert(source, Rights::READ).unwrap();
+            let region = node.engine.memory().insert_local(Region::zeroed(PAGE).unwrap()).unwrap();
+            let into = Segment { region, offset: 0, len };
+            let gets: Vec<_> = (0..2000)
+                .map(|_| {
+                    let (submission, get) = tracked(Request::Get { from: 0, key: there.key, offset: 0, into }, None);
+                    node.engine.submit(submission, now);
+                    get
+                })
+                .collect();
+            // As many as one turn serves.
+            node.engine.turn(now);
+            file.set_len(0).unwrap();
+            let begun = now;
+            while !gets.iter().all(|get| get.is_done()) {
+                assert!(now - begun < 2 * PRESENT_TIME, "{len}: they never end");
+                node.turn(now);
+                now += PRESENT_PAUSE_MAX;
+                std::thread::yield_now();
+            }
+            let lost = Some(Err(Failure::Remote(RmaError::Refused(Refusal::Lost))));
+            assert!(gets.iter().any(|get| get.outcome() == lost), "{len}: {:?}", gets[0].outcome());
+        }
     }
 }

@@ -205,6 +205,13 @@ impl Rma {
         self.end_serving(|serving| (serving.region == region).then_some(Refusal::Lost))
     }
 
+    /// The bytes of this answer cannot be had any more: as [`Rma::source_lost`], for the one get that it was to serve.
+    pub fn answer_lost(&mut self, token: Token) {
+        if let Some(serving) = self.serving.remove(&token) {
+            self.tell_gone(&serving, Refusal::Lost);
+        }
+    }
+
     /// The region in this slot grants something else from now on: as [`Rma::region_removed`] for those gets that it does not serve any
     /// more (MEM-1.7).
     #[must_use]

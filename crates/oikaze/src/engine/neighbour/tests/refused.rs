@@ -44,3 +44,25 @@ fn who_has_more_refused_than_it_may_tell_sleeps() {
         assert_eq!(puts.iter().filter(|put| put.is_done()).count(), round * REFUSALS_TOLD);
     }
 }
+
+/// MEM-1.5: a message whose source has gone while it waited for room fails for that, and its peer lives.
+#[test]
+fn a_source_that_has_gone_is_not_the_end_of_a_peer() {
+    const LEN: usize = 2 * RING_BYTES;
+    let mut two = Two::new();
+    let (_, there) = region(&mut two.b, LEN);
+    let (_, source) = region(&mut two.a, LEN);
+    let put = |len: usize| {
+        let body = Body::Segment(Segment { region: source.slot, offset: 0, len: len as u64 });
+        Request::Put { to: 1, key: there.key, offset: 0, body, signal: None }
+    };
+    // The first has begun, and fills the ring; the second waits.
+    let puts = [two.a.ask(put(LEN)), two.a.ask(put(RECORD_BODY))];
+    let now = two.now;
+    two.a.turn(now);
+    two.a.engine.remove_region(source.slot);
+    for put in &puts {
+        assert_eq!(two.outcome(put), Err(Failure::Remote(RmaError::SourceGone)));
+    }
+    assert_eq!(two.a.engine.take_death(), None);
+}
