@@ -297,3 +297,29 @@ fn of_two_clones_that_end_at_once_one_has_the_name() {
         job.barrier().unwrap();
     });
 }
+
+/// MEM-1.8, MEM-7.6: of a region that is gone nobody changes a word any more. Who waits for one is told, whether it drives, or sleeps beside one that
+/// does, or comes when all is over.
+#[test]
+fn who_waits_for_a_word_is_told_that_its_region_is_gone() {
+    for settings in [Settings::default(), over_the_network(&Settings::default())] {
+        cluster_once(2, &settings, |job| {
+            let region = job.expose(Region::shared(4096).unwrap(), Rights::ALL).unwrap();
+            let wait = |word: &LocalRegion| word.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap_err().to_string();
+            let late = region.clone();
+            std::thread::scope(|threads| {
+                let waiters = [region.clone(), region.clone()].map(|word| threads.spawn(move || wait(&word)));
+                region.deregister().unwrap();
+                for waiter in waiters {
+                    let gone = waiter.join().unwrap();
+                    assert!(gone.contains("not registered any more"), "{gone}");
+                }
+            });
+            // What was stored before is seen all the same.
+            late.store_u64(0, 7).unwrap();
+            assert_eq!(late.wait_until(0, None, |word| word == 7).unwrap(), 7);
+            assert!(late.wait_until(0, None, |word| word == 8).unwrap_err().to_string().contains("not registered any more"));
+            job.barrier().unwrap();
+        });
+    }
+}

@@ -103,16 +103,22 @@ fn many_are_under_way_at_once() {
 /// A word that has changed whenever it is looked at again is waited for no longer than asked.
 #[test]
 fn a_word_that_never_rests_is_waited_for_no_longer_than_asked() {
-    cluster(1, &Settings::default(), |job| {
-        let word = job.register(Region::zeroed(8).unwrap()).unwrap();
-        let begun = Instant::now();
-        let change = |before: u64| {
-            assert!(begun.elapsed() < PATIENCE, "it is waited for without end");
-            word.store_u64(0, before + 1).unwrap();
-            false
-        };
-        let late = word.wait_until(0, Some(Duration::from_millis(1)), change).unwrap_err();
-        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+    const SHORT: Option<Duration> = Some(Duration::from_millis(1));
+    cluster(1, &Settings::default(), |mut job| {
+        // As the call says, or, where it says nothing, the job.
+        for (of_the_call, of_the_job) in [(SHORT, None), (None, SHORT)] {
+            job.set_time_limit(of_the_job);
+            let word = job.register(Region::zeroed(8).unwrap()).unwrap();
+            job.set_time_limit(None);
+            let begun = Instant::now();
+            let change = |before: u64| {
+                assert!(begun.elapsed() < PATIENCE, "it is waited for without end");
+                word.store_u64(0, before + 1).unwrap();
+                false
+            };
+            let late = word.wait_until(0, of_the_call, change).unwrap_err();
+            assert!(matches!(late, Error::Timeout { .. }), "{late}");
+        }
     });
 }
 

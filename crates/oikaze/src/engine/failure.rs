@@ -1,5 +1,6 @@
 //! Why an operation failed.
 
+use oikaze_os::memory::MemoryError;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
@@ -39,6 +40,9 @@ pub enum Failure {
     /// Withdrawn by its owner.
     #[error("the operation was cancelled")]
     Cancelled,
+    /// Of this node's own memory: what is wrong with it.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The job has ended here.
     #[error("this node has left the job")]
     Left,

@@ -44,7 +44,7 @@ struct Read {
 }
 
 /// What is next, or else that there is an end. A turn puts in what came before an end, and tells of the end then: all of it may come between two looks.
-pub(super) fn next_or_end<T, E>(mut next: impl FnMut() -> Option<T>, end: impl FnOnce() -> Option<E>) -> Option<Result<T, E>> {
+pub(crate) fn next_or_end<T, E>(mut next: impl FnMut() -> Option<T>, end: impl FnOnce() -> Option<E>) -> Option<Result<T, E>> {
     if let Some(next) = next() {
         return Some(Ok(next));
     }

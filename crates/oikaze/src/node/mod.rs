@@ -23,6 +23,7 @@ mod waiting;
 mod watch;
 mod ways;
 
+pub(crate) use mailbox::next_or_end;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
 pub(crate) use ways::Way;

@@ -86,7 +86,7 @@ impl LocalRegion {
 
     /// End the registration, and have the memory back: when this returns, nothing that was under way reads or writes it any more. Peers are
     /// shut out at once; operations of this node that use the memory are waited for within the job's time limit, and cancelled then. What is
-    /// begun with clones and slices of this region afterwards fails.
+    /// begun with clones and slices of this region afterwards fails, and so does waiting for its words.
     ///
     /// If a neighbour is in the middle of writing there that was given up while its process lives (somebody has stopped it), the memory moves to other
     /// pages, at the same addresses, and what is written there by others in the course of this call may be lost.
@@ -150,6 +150,8 @@ impl LocalRegion {
             Ok(name)
         })?;
         self.inner.direct.end();
+        // Some may wait for a word of it.
+        node.tell_waiters();
         self.wait_for_own_operations();
         self.wait_for_others();
         self.leave_to_stragglers()?;

@@ -3,8 +3,9 @@
 use super::{Inner, LocalRegion};
 use crate::Result;
 use crate::engine::Failure;
+use crate::node::next_or_end;
 use oikaze_os::cpu::between_looks;
-use oikaze_os::memory::RegionKind;
+use oikaze_os::memory::{MemoryError, RegionKind};
 use oikaze_protocol::Rank;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ impl LocalRegion {
     /// once, and again whenever the word has changed.
     ///
     /// # Errors
-    /// A bad offset; the time limit passed; all other nodes are lost, or this one has left.
+    /// A bad offset; the time limit passed (the job's, if none is given); the region is not registered any more; all other nodes are lost, or this
+    /// one has left.
     pub fn wait_until(&self, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
         self.wait_for(None, offset, limit, until)
     }
@@ -21,7 +23,7 @@ impl LocalRegion {
     /// As [`LocalRegion::wait_until`], for a word that this peer is to change: if it is lost, the wait ends.
     ///
     /// # Errors
-    /// A bad offset; the time limit passed; the peer is lost, or this node has left.
+    /// As [`LocalRegion::wait_until`]; the peer is lost.
     pub fn wait_until_by(&self, peer: Rank, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
         self.wait_for(Some(peer), offset, limit, until)
     }
@@ -34,7 +36,8 @@ impl LocalRegion {
         limit: Option<Duration>,
         mut until: impl FnMut(u64) -> bool,
     ) -> Result<u64> {
-        let region = &self.inner.region;
+        let Inner { region, limit: of_job, .. } = &*self.inner;
+        let limit = limit.or(*of_job);
         let (mut begun, mut changes) = (None, 0);
         let mut word = region.load_u64(offset)?;
         // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
@@ -42,11 +45,11 @@ impl LocalRegion {
             // Others may change it without end to what is not waited for.
             if changes == CHANGES {
                 let begun: Instant = *begun.get_or_insert_with(Instant::now);
-                let loss = self.inner.node.loss_of(by);
-                if loss.is_some() || limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                let end = self.nobody_changes_it(by);
+                if end.is_some() || limit.is_some_and(|limit| begun.elapsed() >= limit) {
                     // What was done before that is seen now.
                     word = region.load_u64(offset)?;
-                    return if until(word) { Ok(word) } else { self.awaited(offset, begun, loss.map(Err)) };
+                    return if until(word) { Ok(word) } else { self.awaited(offset, begun, end.map(Err)) };
                 }
                 changes = 0;
             }
@@ -68,8 +71,14 @@ impl LocalRegion {
         let Inner { node, region, .. } = &*self.inner;
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-        let word = node.wait(deadline, || node.next_or_loss(by, changed));
+        let word = node.wait(deadline, || next_or_end(changed, || self.nobody_changes_it(by)));
         self.awaited(offset, begun, word)
+    }
+
+    /// Why nothing changes it any more, if that is so.
+    fn nobody_changes_it(&self, by: Option<Rank>) -> Option<Failure> {
+        let Inner { node, direct, .. } = &*self.inner;
+        direct.is_over().then_some(MemoryError::NotRegistered.into()).or_else(|| node.loss_of(by))
     }
 
     /// What the wait has brought: the word; or that nobody changes it any more, or that it has lasted for too long.
