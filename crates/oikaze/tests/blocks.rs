@@ -142,6 +142,8 @@ fn blocks_that_cannot_be() {
         let nothing = Block::new(4096, 0);
         put(nothing, nothing.rows(0, 9)).unwrap();
         get(nothing, nothing).unwrap();
+        let passing = job.register(Region::zeroed(8).unwrap()).unwrap().all();
+        there.get_block(nothing, passing, Block::new(0, 0)).unwrap().wait_for(PATIENCE).unwrap();
         fails(put(Block::new(4097, 0), Block::new(0, 0)), &["lies outside the region"]);
         job.barrier().unwrap();
     });

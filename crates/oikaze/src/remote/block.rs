@@ -71,9 +71,9 @@ impl RemoteRegion {
         let (from, key) = (self.peer.rank, self.published.key);
         let rows = into.rows(here, Rights::WRITE)?;
         if there.is_empty() && here.is_empty() {
-            let into = Segment { region: rows.region, offset: rows.block.offset, len: 0 };
-            let request = Request::Get { from, key, offset: there.offset, into };
-            return Ok(self.peer.begin(request, None, self.what(Verb::Get, there.offset, 0)));
+            let nothing = Segment { region: rows.region, offset: rows.block.offset, len: 0 };
+            let request = Request::Get { from, key, offset: there.offset, into: nothing };
+            return Ok(self.peer.begin(request, Some(into.keep()), self.what(Verb::Get, there.offset, 0)));
         }
         let wrong = |why| self.cannot(Verb::Get, there, why);
         let len = here.check_destination().map_err(wrong)?;
