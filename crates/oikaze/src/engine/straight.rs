@@ -125,10 +125,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Settle `completion` as the message that went straight to this neighbour and ends at this position.
     pub(super) fn promise(&mut self, peer: Rank, passage: &Passage, position: u64, completion: Arc<Completion>) {
-        match self.peers.get_mut(peer).and_then(|peer| peer.neighbour.as_mut()) {
+        let settled = match self.peers.get_mut(peer).and_then(|peer| peer.neighbour.as_mut()) {
             Some(neighbour) => neighbour.promise(position, completion),
-            None => completion.settle(passage.outcome(position).unwrap_or(Err(Failure::Left))),
-        }
-        self.news += 1;
+            None => {
+                completion.settle(passage.outcome(position).unwrap_or(Err(Failure::Left)));
+                true
+            }
+        };
+        self.news += usize::from(settled);
     }
 }

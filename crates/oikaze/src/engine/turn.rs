@@ -126,7 +126,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn take_news(&mut self) -> usize {
-        std::mem::take(&mut self.news) + self.operations.take_settled() + self.ahead.take()
+        self.take_settled() + self.ahead.take()
+    }
+
+    /// What has been settled since a turn said so, or this did: those who may wait for it are to be told.
+    pub fn take_settled(&mut self) -> usize {
+        std::mem::take(&mut self.news) + self.operations.take_settled()
     }
 
     /// Is anything to be done now that peers or other threads wait for, or time asks for?

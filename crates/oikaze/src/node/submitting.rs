@@ -22,11 +22,18 @@ impl Node {
     /// Ask for something that takes effect at once and sends nothing: no turn is run for it.
     pub fn note(&self, request: Request) {
         let submission = Submission { request, completion: None, keep: None };
+        let mut settled = 0;
         match self.engine.try_enter() {
-            Some(mut engine) if self.submissions.is_empty() => engine.submit(submission, self.now()),
+            Some(mut engine) if self.submissions.is_empty() => {
+                engine.submit(submission, self.now());
+                settled = engine.take_settled();
+            }
             _ => self.leave_to_holder(submission),
         }
         self.after_leaving();
+        if settled > 0 {
+            return self.tell_waiters();
+        }
         // It may be what the driver waits for, who sleeps.
         fence(Ordering::SeqCst);
         self.driver.wake();

@@ -1,14 +1,16 @@
 //! A node with one neighbour, whose side of the rings the test plays; the helper has gone, so that nothing moves but by the test's calls.
 
 use super::*;
-use crate::engine::Setup;
+use crate::completion::{CompletionQueue, Counter};
+use crate::engine::{Completion, Setup, Value};
 use crate::job::{Alone, Secret, Settings};
+use crate::operation::Operation;
 use oikaze_os::link::{Bind, UdpLink};
 use oikaze_os::memory::shared::{FaultAt, SharedError, TrackerKind, View};
 use oikaze_os::neighbour::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::neighbour::{Heading, Kind};
-use oikaze_protocol::rma::Operation;
+use oikaze_protocol::rma::Operation as Asked;
 use oikaze_protocol::wind::Class;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -48,7 +50,7 @@ fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
 #[test]
 fn a_neighbour_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     let (node, mut neighbour) = node_and_neighbour();
-    let head = Operation::User { tag: 1 }.encode();
+    let head = Asked::User { tag: 1 }.encode();
     let heading = Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
     neighbour.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
     while node.mailbox.len() == 0 {
@@ -61,6 +63,36 @@ fn a_neighbour_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     assert_eq!(node.next_timeout(), Some(Time(0)), "it looks once more before it sleeps");
     assert!(neighbour.line.hear().unwrap().is_some());
     assert!(neighbour.outward.returned() > before);
+}
+
+/// MEM-7.1: what has ended before anybody was to be told of it is told at once, also to who sleeps on the descriptor.
+#[test]
+fn who_is_told_late_of_an_end_is_told_at_once() {
+    let (node, mut neighbour) = node_and_neighbour();
+    let queue = CompletionQueue::new(&node, None);
+    let counter = Counter::new(&node, None);
+    let news = node.news();
+    // One of the engine's.
+    let completion = Completion::new();
+    completion.settle(Ok(Value::Done));
+    node.note(Request::Tell { completion: Arc::clone(&completion), sink: counter.sink() });
+    assert!(counter.counts().ended() == 1 && news.clear());
+    // One that went straight, and was taken.
+    let way = node.way_to(1, None).unwrap();
+    let position = node.send_straight(&way, Class::Ordered, 7, b"straight").unwrap();
+    let sent = Operation::<()>::in_ring(&way, position, 8);
+    let heading = neighbour.inward.peek().unwrap().unwrap();
+    let end = neighbour.inward.pass(heading);
+    neighbour.inward.settle(end);
+    assert!(sent.is_done());
+    sent.into_queue(&queue, 3).unwrap();
+    assert!(queue.len() == 1 && news.clear());
+    // One that was not: nobody is woken before it is.
+    let position = node.send_straight(&way, Class::Ordered, 8, b"straight").unwrap();
+    Operation::<()>::in_ring(&way, position, 8).into_queue(&queue, 4).unwrap();
+    let pending = Completion::new();
+    node.note(Request::Tell { completion: pending, sink: counter.sink() });
+    assert!(queue.len() == 1 && !news.clear());
 }
 
 /// Reads one fault, then fails.

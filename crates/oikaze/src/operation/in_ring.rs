@@ -91,7 +91,12 @@ impl InRing<'_> {
                 let passage = self.way.shared_passage();
                 node.note(Request::Promise { peer: self.way.peer(), passage, position: self.position, completion });
             }
-            (outcome, _) => completion.settle(outcome.unwrap_or(Err(Failure::Left))),
+            (outcome, node) => {
+                completion.settle(outcome.unwrap_or(Err(Failure::Left)));
+                if let Some(node) = node {
+                    node.tell_waiters();
+                }
+            }
         }
     }
 }

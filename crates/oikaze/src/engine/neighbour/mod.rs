@@ -167,15 +167,15 @@ impl Neighbour {
         self.taken_at.is_some_and(|then| now - then < STRAIGHT_LATELY)
     }
 
-    /// Settle `completion` when what went straight up to this position has been.
-    pub fn promise(&mut self, position: u64, completion: Arc<Completion>) {
+    /// Settle `completion` when what went straight up to this position has been. Was anything by now?
+    pub fn promise(&mut self, position: u64, completion: Arc<Completion>) -> bool {
         self.promised.push((position, completion));
-        self.keep_promises();
+        self.keep_promises()
     }
 
-    /// Tell those who wait for what is settled by now.
-    pub fn keep_promises(&mut self) {
-        let passage = &self.passage;
+    /// Tell those who wait for what is settled by now. Were there any?
+    pub fn keep_promises(&mut self) -> bool {
+        let (passage, before) = (&self.passage, self.promised.len());
         self.promised.retain(|(position, completion)| match passage.outcome(*position) {
             Some(outcome) => {
                 completion.settle(outcome);
@@ -183,6 +183,7 @@ impl Neighbour {
             }
             None => true,
         });
+        self.promised.len() < before
     }
 
     /// What is not settled never will be, for this reason: those who wait for what went straight are told. How many those are of which
