@@ -40,6 +40,11 @@ impl Cork {
     }
 }
 
+/// Is this thread in a batch?
+pub(super) fn is_on() -> bool {
+    BATCH.get().is_some()
+}
+
 /// This thread has posted something to this node: if it may wait for more, since when others do.
 pub(super) fn hold_post(node: usize) -> Option<Time> {
     let mut batch = BATCH.get().filter(|batch| batch.node == node)?;

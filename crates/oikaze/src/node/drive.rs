@@ -1,5 +1,6 @@
 //! Who waits, drives: the loop of a waiting thread.
 
+use super::cork;
 use super::sleeper::Sleeper;
 use super::spinning::Idle;
 use super::watch::LinkWatch;
@@ -39,6 +40,10 @@ impl Node {
         }
         let mut now = self.now();
         let mut driving = self.role.try_drive(now.0);
+        if driving.is_none() && cork::is_on() {
+            // Who drives knows nothing of what this thread has held back, and may sleep.
+            self.send_what_was_held();
+        }
         loop {
             if let Some(driving) = driving {
                 let (value, now) = self.drive(now, deadline, &mut ready);

@@ -91,17 +91,21 @@ impl Node {
         struct Flush<'n>(&'n Node, cork::Cork);
         impl Drop for Flush<'_> {
             fn drop(&mut self) {
-                if !self.1.lift() {
-                    // All was done without the engine.
-                    return;
+                // Else all was done without the engine.
+                if self.1.lift() {
+                    self.0.send_what_was_held();
                 }
-                self.0.engine.ask();
-                let now = self.0.now();
-                self.0.drive_meanwhile(now, || self.0.run_turns(now, RealEngine::turn_to_send));
             }
         }
         let _flushed_after = Flush(self, cork::Cork::new(self.number(), self.now()));
         posts()
+    }
+
+    /// A turn, by this thread or whoever is in the engine, for what a batch has held back.
+    pub(super) fn send_what_was_held(&self) {
+        self.engine.ask();
+        let now = self.now();
+        self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
     }
 
     /// Tells it from the other nodes of this process.

@@ -11,7 +11,7 @@ use oikaze_os::neighbour::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::Operation as Asked;
-use oikaze_protocol::wind::Class;
+use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
@@ -93,6 +93,21 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     let pending = Completion::new();
     node.note(Request::Tell { completion: pending, sink: counter.sink() });
     assert!(queue.len() == 1 && !news.clear());
+}
+
+/// What a batch holds back goes when its thread waits, also if it does not drive itself: who does may sleep.
+#[test]
+fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
+    let (node, neighbour) = node_and_neighbour();
+    let another = node.role.try_drive(0).unwrap();
+    neighbour.inward.fall_asleep();
+    node.batch(|| {
+        let sent = node.submit(Request::Send { to: 1, class: Class::Ordered, tag: 1, body: Body::Empty }, None);
+        assert!(neighbour.line.hear().unwrap().is_none(), "it waits for more");
+        assert!(node.wait(Some(Instant::now()), || sent.outcome()).is_none());
+        assert!(neighbour.line.hear().unwrap().is_some());
+    });
+    node.leave(another, node.now());
 }
 
 /// Reads one fault, then fails.
