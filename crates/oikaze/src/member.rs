@@ -102,8 +102,7 @@ impl Job {
         let local = LocalRegion::new(&self.node, region, rights, Some(name.to_owned()), self.limit)?;
         let published = Published { key: local.key(), len, rights };
         // At once: what is left to others would be published still when nobody wants it any more.
-        let outcome = self.node.with_engine(|engine| engine.publish(name, published));
-        match outcome {
+        match self.node.publish(name, published) {
             Ok(()) => Ok(local),
             Err(failure) => {
                 local.forget_name();

@@ -1,8 +1,9 @@
 //! Regions that change and end, from whatever thread.
 
 use super::{Node, RealEngine};
-use crate::engine::{Request, Submission};
+use crate::engine::{Failure, Request, Submission};
 use oikaze_os::memory::RegionId;
+use oikaze_protocol::rma::Published;
 
 impl Node {
     /// As [`Node::with_engine`], for changes that peers are to be told of.
@@ -12,6 +13,15 @@ impl Node {
             self.try_turn(self.now());
         }
         value
+    }
+
+    /// Give a region a name; one that was given up before is free.
+    pub fn publish(&self, name: &str, published: Published) -> Result<(), Failure> {
+        self.with_engine(|engine| {
+            // That may have been left to somebody else's turn.
+            engine.begin_waiting(self.now());
+            engine.publish(name, published)
+        })
     }
 
     /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it is then left to.

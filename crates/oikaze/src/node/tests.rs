@@ -5,12 +5,14 @@ use crate::completion::{CompletionQueue, Counter};
 use crate::engine::{Completion, Setup, Value};
 use crate::job::{Alone, Secret, Settings};
 use crate::operation::Operation;
+use crate::region::LocalRegion;
 use oikaze_os::link::{Bind, UdpLink};
+use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::{FaultAt, SharedError, TrackerKind, View};
 use oikaze_os::neighbour::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::neighbour::{Heading, Kind};
-use oikaze_protocol::rma::Operation as Asked;
+use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
 use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -108,6 +110,23 @@ fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
         assert!(neighbour.line.hear().unwrap().is_some());
     });
     node.leave(another, node.now());
+}
+
+/// MEM-6.3: a name that was withdrawn is free, also if whoever was in the engine then has not come to it yet.
+#[test]
+fn a_name_that_was_given_up_is_free_at_once() {
+    let (node, _neighbour) = node_and_neighbour();
+    let named = || {
+        let name = Some("name".to_owned());
+        LocalRegion::new(&node, Region::zeroed(64).unwrap(), Rights::READ, name, None).unwrap()
+    };
+    let (first, second) = (named(), named());
+    let published = |region: &LocalRegion| Published { key: region.key(), len: 64, rights: Rights::READ };
+    node.publish("name", published(&first)).unwrap();
+    let held = node.engine.enter();
+    drop(first);
+    drop(held);
+    node.publish("name", published(&second)).unwrap();
 }
 
 /// Reads one fault, then fails.
