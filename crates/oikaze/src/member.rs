@@ -211,8 +211,7 @@ impl Job {
 
     /// A fence for each peer ([`Peer::fence`]).
     pub fn fence(&self) {
-        self.node.fence_direct();
-        self.node.note(Request::Fence { peer: None });
+        self.node.fence(None);
     }
 
     /// Wait until all operations and messages that this node has begun have ended, whoever they go to. What became of each, its handle
@@ -221,11 +220,8 @@ impl Job {
     /// # Errors
     /// The time limit passed.
     pub fn quiet(&self) -> Result<()> {
-        let fences = self.node.fences();
         let completion = self.node.submit(Request::Flush { peer: None }, None);
-        self.node.outcome(&"waiting for all operations to end", &completion, self.limit)?;
-        self.node.fences_are_over(fences);
-        Ok(())
+        self.node.outcome(&"waiting for all operations to end", &completion, self.limit).map(drop)
     }
 
     /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each node calls it.

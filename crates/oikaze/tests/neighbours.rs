@@ -213,6 +213,33 @@ fn a_fence_holds_back_mapped_puts_too() {
     });
 }
 
+/// MEM-18.2: when all that was begun before a fence has ended, it holds back nobody any more.
+#[test]
+fn a_fence_that_is_over_holds_back_no_mapped_put() {
+    cluster_once(2, &Settings::default(), |job| {
+        let _words = job.publish("words", Region::shared(16).unwrap(), Rights::ALL).unwrap();
+        let _bulk = job.publish("bulk", Region::private(1 << 20).unwrap(), Rights::ALL).unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let (there, far) = (peer.region("words").unwrap(), peer.region("bulk").unwrap());
+        let source = job.register(Region::zeroed(1 << 20).unwrap()).unwrap();
+        let posted = || peer.report().unwrap().counters.messages_posted;
+        let ends: [&dyn Fn(); 2] = [&|| peer.flush().unwrap(), &|| job.quiet().unwrap()];
+        job.barrier().unwrap();
+        for round in 0..20 {
+            let put = far.put(0, source.all());
+            peer.fence();
+            let behind = there.fetch_add(0, 1);
+            ends[round % 2]();
+            let before = posted();
+            there.fetch_add(0, 1).wait().unwrap();
+            assert_eq!(posted(), before, "{round}: no message went");
+            put.wait().unwrap();
+            behind.wait().unwrap();
+        }
+        job.barrier().unwrap();
+    });
+}
+
 /// MEM-16.5, MEM-18.5: so it is where the kernel makes no fences for others; and who sleeps is woken.
 #[test]
 fn nothing_is_touched_after_the_end_without_membarrier() {

@@ -16,6 +16,7 @@ mod deadlines;
 mod egress;
 mod events;
 pub mod failure;
+mod fences;
 mod foresight;
 mod ingress;
 mod joined;
@@ -43,6 +44,7 @@ mod upward;
 
 pub use bodies::Body;
 pub use failure::Failure;
+pub use fences::Fences;
 pub use joined::Joined;
 pub use neighbour::{Passage, Passages};
 pub use operation::{Completion, Outcome, Sink, Value};

@@ -5,6 +5,7 @@
 //! fragments goes to its place only unordered (MEM-2.4). A put with a signal needs no fence.
 
 use super::events::Owner;
+use super::fences::Fences;
 use super::operation::Completion;
 use super::submission::Request;
 use super::{Engine, Failure, Value};
@@ -23,6 +24,9 @@ pub(super) struct Order {
     /// What the fences of each peer hold back, where one has not been passed. The first of each is a fence.
     fences: BTreeMap<Rank, VecDeque<Held>>,
     flushes: Vec<Flush>,
+    /// Fences that were asked for, and what threads know of them.
+    pub asked: u64,
+    pub known: Arc<Fences>,
     /// Their fences were passed, and the connection had no room for all that they had held.
     no_room: Vec<Rank>,
 }
@@ -78,6 +82,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// What begins from now on waits for what has begun: to this peer, or to each (MEM-15.1). Free if nothing is outstanding.
     pub(super) fn fence(&mut self, peer: Option<Rank>) {
+        self.order.asked += 1;
         if planted(Bug::IgnoreFence) {
             return;
         }
@@ -87,6 +92,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 queue.push_back(Held::Fence(epoch));
             }
         }
+        self.order.tell_if_over();
     }
 
     /// Settle the completion when all that has begun to this peer, or to all, has ended (MEM-15.3).
@@ -124,6 +130,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.order.fences.insert(peer, queue);
             }
         }
+        // Before those who flush are told.
+        self.order.tell_if_over();
         let outstanding = &self.operations.outstanding;
         let mut told = 0;
         self.order.flushes.retain_mut(|flush| {

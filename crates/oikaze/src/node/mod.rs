@@ -28,7 +28,7 @@ pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
 pub(crate) use ways::Way;
 
-use crate::engine::{Arrived, Engine, Failure, Passages, Request, Submission, Work};
+use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Work};
 use crate::job::Bootstrap;
 use crate::observe::Publisher;
 use crate::role::Role;
@@ -45,7 +45,7 @@ use sleeper::Sleeper;
 use spinning::Spinning;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -74,9 +74,7 @@ pub(crate) struct Node {
     /// The rings to them, seen from outside; and what is to be known of messages that went straight into them.
     passages: Passages,
     ways: Ways,
-    /// Fences asked for, and how many of them are known to hold nothing back any more.
-    fences: AtomicU64,
-    fences_over: AtomicU64,
+    fences: Arc<Fences>,
     tracker: Option<Arc<dyn Tracker>>,
     start: Instant,
     waiting: Waiting,
@@ -116,7 +114,7 @@ impl Node {
         };
         let neighbours = engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
         let neighbours = neighbours.map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
-        let passages = engine.passages();
+        let (passages, fences) = (engine.passages(), engine.fences());
         let node = Arc::new(Self {
             passages,
             ways: Ways::default(),
@@ -129,8 +127,7 @@ impl Node {
             news_wanted: AtomicBool::new(false),
             socket,
             neighbours,
-            fences: AtomicU64::new(0),
-            fences_over: AtomicU64::new(0),
+            fences,
             tracker,
             start,
             waiting,
@@ -275,24 +272,16 @@ impl Node {
         self.neighbours.is_some() && !self.waiting.spin.is_zero()
     }
 
-    /// A fence is asked for: operations that need no engine go through it from here on, where earlier ones may hold them back.
-    pub fn fence_direct(&self) {
-        self.fences.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Fences so far; when all that was begun before has ended, they are [over](Self::fences_are_over).
-    pub fn fences(&self) -> u64 {
-        self.fences.load(Ordering::SeqCst)
-    }
-
-    pub fn fences_are_over(&self, fences: u64) {
-        self.fences_over.fetch_max(fences, Ordering::SeqCst);
+    /// A fence, for this peer or for each: operations that need no engine go through it from here on, until nothing earlier may hold them back.
+    pub fn fence(&self, peer: Option<Rank>) {
+        self.fences.ask();
+        self.note(Request::Fence { peer });
     }
 
     /// May an operation take place although the engine does not know of it? Not while a fence may hold it back, nor when the job is over.
     #[inline]
     pub fn may_go_direct(&self) -> bool {
-        self.fences.load(Ordering::Relaxed) == self.fences_over.load(Ordering::Relaxed) && !self.closing.load(Ordering::Relaxed)
+        self.fences.are_over() && !self.closing.load(Ordering::Relaxed)
     }
 
     /// A message for the user, the oldest that fits.

@@ -133,8 +133,7 @@ impl Peer {
     ///
     /// To tell the peer that data is there, [`RemoteRegion::put_signal`] is faster: it needs no fence.
     pub fn fence(&self) {
-        self.node.fence_direct();
-        self.node.note(Request::Fence { peer: Some(self.rank) });
+        self.node.fence(Some(self.rank));
     }
 
     /// Wait until all operations and messages to this peer that this node has begun have ended. What became of each, its handle (or
