@@ -124,7 +124,8 @@ impl Line {
         let received = loop {
             match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut said.bytes)], &mut control, flags) {
                 Ok(received) => break received,
-                Err(Errno::INTR) => {}
+                // Said once, of an other end that has ended without having heard all; behind it comes what it had said.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(why) => return Err(why.into()),
             }
@@ -289,6 +290,19 @@ mod tests {
         drop(one);
         assert_eq!(other.hear().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         other.wake();
+    }
+
+    /// The kernel tells first that the other end has left something unread, and then what it had said.
+    #[test]
+    fn what_was_said_before_the_end_is_heard_also_if_the_other_end_has_not_heard_all() {
+        let (one, other) = line_pair().unwrap();
+        let file = memfd_create("oikaze-test", MemfdFlags::CLOEXEC).unwrap();
+        other.say(b"this", Some(file.as_fd())).unwrap();
+        one.wake();
+        drop(other);
+        let said = one.hear().unwrap().unwrap();
+        assert_eq!((said.bytes(), said.descriptor.is_some()), (b"this".as_slice(), true));
+        assert_eq!(one.hear().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
