@@ -261,7 +261,8 @@ impl Neighbour {
         self.outgoing.rest.wake_up(now);
     }
 
-    /// Take in so many records at most; how many. One whose pages are absent stays, until they are there or that takes too long.
+    /// Take in so many records at most; how many, or 1 if only refusals could be told that had waited. One whose pages are absent stays, until they
+    /// are there or that takes too long.
     pub fn take(&mut self, from: Rank, most: usize, upper: &mut impl Upper, now: Time) -> Result<usize, Damaged> {
         let untold = self.incoming.has_untold();
         let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, upper)?;
@@ -274,7 +275,7 @@ impl Neighbour {
         if std::mem::take(&mut self.incoming.blocked) {
             self.incoming.patience_over = !self.rest.begin(now);
         }
-        Ok(came)
+        Ok(came.max(untold.into()))
     }
 
     /// What became of the oldest unsettled message, if the neighbour is done with it.

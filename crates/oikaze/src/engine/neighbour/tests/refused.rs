@@ -24,6 +24,22 @@ fn each_message_is_told_apart_taken_or_refused() {
     }
 }
 
+/// MEM-16.5: also by a turn that has found nothing new, but room to tell of what it refused before.
+#[test]
+fn who_sleeps_is_woken_for_refusals_that_had_waited() {
+    let mut two = Two::new();
+    let (_, key) = region(&mut two.b, 64);
+    let put = || Request::Put { to: 1, key: key.key ^ 1, offset: 0, body: Body::Inline(vec![1; 8]), signal: None };
+    let _puts: Vec<_> = (0..=REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
+    let now = two.now;
+    two.a.turn(now);
+    two.b.turn(now);
+    two.a.turn(now);
+    assert!(!two.a.engine.doze() && !rung(&two.a));
+    let _ = two.b.engine.turn_for_news(now);
+    assert!(rung(&two.a));
+}
+
 /// MEM-16.4, MEM-16.5: refusals that there is no room to tell wait for the writer, asleep; each side wakes the other for the next ones.
 #[test]
 fn who_has_more_refused_than_it_may_tell_sleeps() {
