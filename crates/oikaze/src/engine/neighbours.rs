@@ -331,7 +331,7 @@ pub(super) fn hear(neighbour: &mut Neighbour) -> bool {
     /// In one look.
     const SAID: usize = 64;
     for _ in 0..SAID {
-        match neighbour.pair.line.hear() {
+        match super::swapping::hear_next(neighbour) {
             Ok(None) => break,
             Ok(Some(said)) if Line::is_wake(&said) => {}
             // The kernel hands over bytes without their descriptor where this process may have no more of them. What is not mapped is reached through

@@ -15,7 +15,7 @@ use oikaze_os::neighbour::Said;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 /// Questions that a neighbour is asked at a time. As many of its own may lie here, beside its answers.
@@ -57,6 +57,10 @@ impl Offer {
         [QUESTION, ANSWER].iter().any(|word| said.bytes().starts_with(*word))
     }
 
+    fn is_answer(said: &Said) -> bool {
+        said.bytes().starts_with(ANSWER) && said.descriptor.is_some()
+    }
+
     pub fn is_question(said: &Said) -> bool {
         said.bytes().len() == OFFER_LEN && said.bytes().starts_with(QUESTION)
     }
@@ -79,6 +83,26 @@ fn say(neighbour: &Neighbour, word: &[u8; 4], [number, key, offset]: [u64; 3], p
     [number, key, offset, pages.offset, pages.len].into_iter().for_each(|word| said.extend_from_slice(&word.to_le_bytes()));
     let file: BorrowedFd<'_> = pages.file();
     neighbour.pair.line.say(&said, Some(file))
+}
+
+/// Keep one descriptor more for what comes back.
+fn keep_spare(neighbour: &mut Neighbour) -> std::io::Result<()> {
+    neighbour.spares.push(neighbour.pair.line.as_fd().try_clone_to_owned()?);
+    Ok(())
+}
+
+/// What is said next. Descriptors are kept for answers to questions that are out: one is given up while something is received, and kept again unless that
+/// was an answer. Another thing that has taken its place does without its own.
+pub(super) fn hear_next(neighbour: &mut Neighbour) -> std::io::Result<Option<Said>> {
+    let kept = neighbour.spares.pop().is_some();
+    let mut said = neighbour.pair.line.hear()?;
+    if kept && !said.as_ref().is_some_and(Offer::is_answer) && keep_spare(neighbour).is_err() {
+        if let Some(said) = &mut said {
+            said.descriptor = None;
+        }
+        let _ = keep_spare(neighbour);
+    }
+    Ok(said)
 }
 
 /// What was said under this number; it was said before the ring told of it.
@@ -187,7 +211,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let pages = lock.pages(own_offset).map(|pages| pages.until(len));
         let Some(pages) = pages.filter(|pages| lock.prepare(own_offset, pages.len)) else { return Err(completion) };
         let number = swaps.last + 1;
+        if keep_spare(neighbour).is_err() {
+            return Err(completion);
+        }
         if say(neighbour, QUESTION, [number, key, offset], &pages).is_err() {
+            neighbour.spares.pop();
             return Err(completion);
         }
         neighbour.ask_to_swap(number);
@@ -206,7 +234,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let Some(at) = asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number)) else { continue };
             let asked = asked.swap_remove(at);
             // Also of what came to nothing.
-            let answer = asked.fitting(hear(neighbour, true, number));
+            let answer = hear(neighbour, true, number);
+            if answer.is_none() {
+                neighbour.spares.pop();
+            }
+            let answer = asked.fitting(answer);
             if done && answer.is_none() {
                 // It has ours, and nothing has come for them: it cannot be believed any more.
                 neighbour.has_ended();

@@ -27,6 +27,7 @@ use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Message, PostError, Refusal, Token, Upper};
 use outgoing::Outgoing;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 counters! {
@@ -78,6 +79,8 @@ pub(super) struct Neighbour {
     pub handed: Vec<Handed>,
     /// Pages that were handed over in the socket, and not asked for or answered yet in the ring.
     pub offers: Vec<Offer>,
+    /// A descriptor for each exchange that was asked of it: whatever else this process opens, there is one free for what comes back (MEM-20.3).
+    pub spares: Vec<OwnedFd>,
 }
 
 /// Memory of a region, as it came.
@@ -102,6 +105,7 @@ impl Neighbour {
             counters: RingCounters::default(),
             handed: Vec::new(),
             offers: Vec::new(),
+            spares: Vec::new(),
         }
     }
 

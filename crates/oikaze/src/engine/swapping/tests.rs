@@ -1,5 +1,7 @@
 //! Two engines that exchange pages, step by step, and what is left if one of them ends in between.
 
+mod descriptors;
+
 use super::super::Request;
 use super::super::neighbour::tests::Two;
 use super::super::tests::Node;
