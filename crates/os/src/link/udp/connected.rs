@@ -17,9 +17,9 @@ pub(super) const CONNECTED_MAX: usize = 4;
 const CANDIDATES: usize = 16;
 /// Calls after which a candidate gets its socket.
 const WORTH_IT: u32 = 64;
-/// Calls after which candidates are forgotten, and sockets closed that were not used meanwhile.
+/// Calls after which candidates and failures are forgotten, and sockets closed that were not used meanwhile.
 const PERIOD: u32 = 1 << 16;
-/// Sockets that could not be made before no more are tried.
+/// Sockets that could not be made, or used, before no more are tried for the rest of a period.
 const FAILURES_MAX: u32 = 3;
 
 /// A peer's own socket.
@@ -45,7 +45,7 @@ impl ConnectedSet {
     pub(super) fn note(&mut self, peer: SocketAddr) -> (Option<usize>, bool) {
         self.calls += 1;
         if self.calls >= PERIOD {
-            self.calls = 0;
+            (self.calls, self.failures) = (0, 0);
             self.candidates.clear();
             self.sockets.retain(|connected| std::mem::take(&mut connected.used) > 0);
         }
@@ -90,18 +90,25 @@ impl ConnectedSet {
         share(false).and(opened)
     }
 
-    /// This socket does not reach its peer any more (our address has gone, say): without it.
+    /// This socket does not reach its peer, or not any more (it has ended, say): without it. One that was of use says nothing of other peers'.
     pub(super) fn give_up(&mut self, index: usize) {
         if index < self.sockets.len() {
-            self.sockets.remove(index);
-            self.failures += 1;
+            let given_up = self.sockets.remove(index);
+            self.failures += u32::from(given_up.used <= 1);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{BindError, UdpLink};
     use super::*;
+    use crate::link::conformance::take;
+    use crate::link::{Bind, Link, Outgoing, Ports};
+    use crate::memory::Gather;
+    use oikaze_protocol::wire::Lane;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::time::Timespec;
 
     fn peer(number: u16) -> SocketAddr {
         ([127, 0, 0, 1], number).into()
@@ -141,8 +148,55 @@ mod tests {
         assert_eq!(set.sockets.len(), 2);
     }
 
+    fn link(ports: Ports) -> Result<UdpLink, BindError> {
+        UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ports, ..Bind::default() })
+    }
+
+    fn say(link: &mut UdpLink, to: SocketAddr) {
+        let one = Outgoing { to: &to, lane: Lane::Small, head: b"anyone?", payload: &Gather::EMPTY, tag: &[] };
+        assert_eq!(link.send(&[one]).unwrap(), 1);
+    }
+
+    fn socket_of(link: &UdpLink, to: SocketAddr) -> Option<&Socket> {
+        link.connected.small.sockets.iter().find(|one| one.to == to).map(|one| &one.socket)
+    }
+
+    /// A peer that has had a socket of its own, and is gone; the kernel does not know yet.
+    fn one_that_is_gone(link_to: &mut UdpLink) -> SocketAddr {
+        let to = link(Ports::ANY).unwrap();
+        let at = to.bound()[0];
+        (0..2 * WORTH_IT).for_each(|_| say(link_to, at));
+        assert!(socket_of(link_to, at).is_some());
+        at
+    }
+
     #[test]
-    fn what_cannot_be_made_is_not_tried_for_ever() {
+    fn peers_that_end_take_no_sockets_from_others() {
+        let mut link = link(Ports::ANY).unwrap();
+        for _ in 0..2 * FAILURES_MAX {
+            let gone = one_that_is_gone(&mut link);
+            while socket_of(&link, gone).is_some() {
+                say(&mut link, gone);
+            }
+        }
+    }
+
+    /// The kernel tells that nobody was there for the one before, and does not try.
+    #[test]
+    fn what_is_sent_to_a_peer_that_is_back_arrives() {
+        let mut one = link(Ports::ANY).unwrap();
+        let gone = one_that_is_gone(&mut one);
+        say(&mut one, gone);
+        let told = &socket_of(&one, gone).unwrap().fd;
+        poll(&mut [PollFd::new(told, PollFlags::empty())], Some(&Timespec { tv_sec: 60, tv_nsec: 0 })).unwrap();
+        // Somebody else may have the port by now.
+        let Ok(mut back) = link(Ports::range(gone.port(), gone.port()).unwrap()) else { return };
+        say(&mut one, gone);
+        assert_eq!(take(&mut back, 1).len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_not_tried_each_time() {
         let mut set = ConnectedSet { failures: FAILURES_MAX, ..ConnectedSet::default() };
         assert!((0..2 * WORTH_IT).all(|_| set.note(peer(1)) == (None, false)));
     }

@@ -202,6 +202,8 @@ impl UdpLink {
         }
         if let (Sent::Unreachable | Sent::Unfit, Route::Connected(lane, own)) = (&sent, route) {
             self.connected[lane].give_up(own);
+            // What the kernel tells may be of what went before, and then it has not tried this: it goes by the link's own socket.
+            return Ok(ControlFlow::Continue(0));
         }
         self.settle(run, sent)
     }
