@@ -7,6 +7,7 @@ use oikaze::observe::page::{BOARD, State, layout};
 use oikaze::observe::{NodeView, nodes};
 use oikaze::{Class, Region, Rights};
 use oikaze_os::board::{Board, Layout};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::process::id;
 use std::time::{Duration, Instant};
 
@@ -35,11 +36,19 @@ fn what_is_not_understood_is_said() {
     // It says that it is one of many nodes, on a board for two.
     let mut larger = Board::new(BOARD, layout).unwrap();
     larger.write(0, &[7, 0, 4000]);
+    // Records of any size: they are not even looked at, else this one would be told of as stopped while it wrote.
+    let longer = memfd_create(BOARD, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    let heading = [u64::from_le_bytes(*b"oikboard"), layout.version, 3, 1 << 12, 0, 0, 0, 0, 3];
+    rustix::io::write(&longer, &heading.map(u64::to_le_bytes).concat()).unwrap();
+    ftruncate(&longer, 1 << 20).unwrap();
+    fcntl_add_seals(&longer, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+    // A node that is just starting has nothing to show.
+    let _starting = Board::new(BOARD, layout).unwrap();
     let (all, unreadable) = nodes().unwrap();
     assert!(all.iter().all(|view| view.pid != id()));
     let mut why: Vec<&str> = unreadable.iter().filter(|process| process.pid == id()).map(|process| process.why).collect();
     why.sort_unstable();
-    assert_eq!(why.len(), 3, "{why:?}");
+    assert_eq!(why.len(), 4, "{why:?}");
     assert!(why[0].contains("another release") && why[1..].iter().all(|why| why.contains("makes no sense")), "{why:?}");
 }
 

@@ -52,9 +52,11 @@ impl Publisher {
             Some("off") => return Ok((Self::nothing(), None)),
             Some(other) => return Err(format!("{VARIABLE}={other}: expected on or off")),
         }
+        // Made before the board: who finds one that is not written passes it over.
+        let identity = identity(job);
         Ok(match Board::new(page::BOARD, page::layout(job.size())) {
             Ok(board) => {
-                let writer = Writer::new(board, identity(job));
+                let writer = Writer::new(board, identity);
                 (Self { next: AtomicU64::new(0), board: Mutex::new(Some(writer)) }, None)
             }
             Err(why) => {

@@ -49,7 +49,8 @@ pub struct Unreadable {
 /// `/proc` cannot be read.
 pub fn nodes() -> io::Result<(Vec<NodeView>, Vec<Unreadable>)> {
     let (mut views, mut unreadable) = (Vec::new(), Vec::new());
-    for found in board::find(page::BOARD)? {
+    // One that has not been written yet is of a node that is just starting.
+    for found in board::find(page::BOARD)?.into_iter().filter(|found| found.view.sequence(0) != Some(0)) {
         match read(&found) {
             Ok(view) => views.push(view),
             Err(why) => unreadable.push(Unreadable { pid: found.pid, why }),
@@ -60,14 +61,19 @@ pub fn nodes() -> io::Result<(Vec<NodeView>, Vec<Unreadable>)> {
 }
 
 fn read(found: &Found) -> Result<NodeView, &'static str> {
-    let layout = found.view.layout();
-    if layout.version != page::layout(0).version {
+    const NONSENSE: &str = "what it shows makes no sense";
+    let (layout, known) = (found.view.layout(), page::layout(0));
+    if layout.version != known.version {
         return Err("it runs another release of Oikaze: use that release's oikaze top");
     }
+    // Anybody may show records of any size: to read them would take its time.
+    if layout.words != known.words {
+        return Err(NONSENSE);
+    }
     let row = found.view.read(0).ok_or("it was stopped while it wrote")?;
-    let node = NodePage::read(Reader(row.iter())).ok_or("what it shows makes no sense")?;
+    let node = NodePage::read(Reader(row.iter())).ok_or(NONSENSE)?;
     if layout != page::layout(node.nodes) {
-        return Err("what it shows makes no sense");
+        return Err(NONSENSE);
     }
     let peer = |rank: Rank| {
         // Most records of a large job were never written: no need to copy them.
