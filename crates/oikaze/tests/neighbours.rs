@@ -252,6 +252,16 @@ fn nothing_is_touched_after_the_end_without_membarrier() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("3 passed"));
 }
 
+/// A variable that is set to nothing asks for nothing.
+#[test]
+fn who_records_nothing_keeps_its_neighbours() {
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "a_shared_region_is_reached_without_its_owner"]);
+    let output = again.env("OIKAZE_PCAP", "").env("OIKAZE_TRACE", "").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
 /// MEM-16.9: in whichever way messages are asked for, each comes once, in its order; short ones and such as do not go straight.
 #[test]
 fn messages_come_in_their_order_however_they_are_asked_for() {

@@ -10,6 +10,7 @@ mod tests;
 use super::addresses::{Callable, Reachable};
 use super::{Bootstrap, JobError};
 use meeting::{Meeting, Outcomes, WayTo};
+use oikaze_os::link::TapSettings;
 use oikaze_os::neighbour::{Doorway, Pair};
 use oikaze_os::without::Without;
 use oikaze_protocol::Rank;
@@ -108,7 +109,7 @@ fn unwanted(job: &dyn Bootstrap, without: &Without) -> Option<Why> {
         Some("OIKAZE_WITHOUT=shm".into())
     } else if job.settings().fault.is_some() {
         Some("faults are to be injected into their datagrams (OIKAZE_FAULT)".into())
-    } else if std::env::var_os("OIKAZE_PCAP").is_some() || std::env::var_os("OIKAZE_TRACE").is_some() {
+    } else if matches!(TapSettings::from_env(), Ok(Some(_))) {
         Some("their datagrams are to be recorded (OIKAZE_PCAP, OIKAZE_TRACE)".into())
     } else {
         None
