@@ -1,9 +1,10 @@
 //! Boards of living processes.
 
 use super::{HEADING, Layout, MAGIC, View, words_of};
+use crate::memory::lasting_len;
 use crate::memory::mapping::Mapping;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, SealFlags, fcntl_get_seals, fstat, open};
+use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use std::fs::{read_dir, read_link};
 use std::io;
@@ -49,15 +50,11 @@ pub fn find(name: &str) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Map a board, if it is one: sealed so that it stays as large as it is, and with room for what it says it holds.
+/// Map a board, if it is one: memory that no access to can fail, with room for what it says it holds.
 fn look(path: &Path) -> io::Result<((u64, u64), View)> {
     let not_a_board = io::Error::from(Errno::INVAL);
     let file: OwnedFd = open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
-    if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK | SealFlags::GROW) {
-        return Err(not_a_board);
-    }
-    let stat = fstat(&file)?;
-    let bytes = usize::try_from(stat.st_size).unwrap_or(0);
+    let (stat, bytes) = (fstat(&file)?, usize::try_from(lasting_len(&file)?).unwrap_or(0));
     if bytes < HEADING * size_of::<u64>() || bytes > super::BOARD_MAX {
         return Err(not_a_board);
     }

@@ -2,10 +2,12 @@
 
 use super::MemoryError;
 use super::mapping::whole_pages;
-use rustix::fd::OwnedFd;
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals};
+use rustix::fs::{fstat, fstatfs, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use std::io;
 
 /// A memory file of at least `len` bytes (whole pages) that can neither shrink nor grow: no peer that holds the descriptor can make our
 /// accesses fail. It has no pages yet: each touch of a new one takes memory, and a machine that has run out ends the process with SIGBUS.
@@ -36,6 +38,21 @@ pub(crate) fn sealed(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     Ok(file)
 }
 
+/// Bytes of a memory file that another process has handed over.
+///
+/// # Errors
+/// An access to them could end this process: the file may become shorter, or takes its pages from those that are set aside as huge ones, of which there may
+/// be none left by then.
+pub(crate) fn lasting_len(file: impl AsFd) -> io::Result<u64> {
+    /// Of 32 bits everywhere.
+    const HUGETLBFS: u32 = 0x9584_58f6;
+    let sealed = fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
+    if !sealed || fstatfs(&file)?.f_type as u32 == HUGETLBFS {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory file is not sealed, or of hugetlbfs"));
+    }
+    Ok(u64::try_from(fstat(&file)?.st_size).unwrap_or(0))
+}
+
 /// Give a range of a memory file its pages now.
 pub(super) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), MemoryError> {
     loop {
@@ -50,7 +67,6 @@ pub(super) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), M
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::fstat;
 
     #[test]
     fn a_file_has_its_pages_and_keeps_its_size() {

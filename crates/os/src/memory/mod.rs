@@ -42,6 +42,7 @@ pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;
 pub use huge::{PageSize, huge_page};
+pub(crate) use memfd::lasting_len;
 #[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
 pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind, WeakRegion};

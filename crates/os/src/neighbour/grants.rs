@@ -8,12 +8,12 @@ use super::memory::{Memory, claim};
 use crate::hazard::fences::{self, Reach};
 use crate::hazard::place;
 use crate::memory::mapping::Mapping;
-use crate::memory::{Region, WeakRegion};
+use crate::memory::{Region, WeakRegion, lasting_len};
 use core::ptr::NonNull;
 use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{AtomicOp, Rights};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -164,13 +164,12 @@ impl Mapped {
     /// Map what was given.
     ///
     /// # Errors
-    /// The file is shorter, or may become shorter, or cannot be mapped.
+    /// The file is shorter, or an access could end this process, or it cannot be mapped.
     pub(super) fn new(gift: &Gift, memory: Memory, bell: Bell) -> io::Result<Mapped> {
         let Gift { file, len, rights, index, makes_fences } = gift;
         let (len, rights, index) = (*len, *rights, *index);
-        let long_enough = usize::try_from(fstat(file)?.st_size).is_ok_and(|size| len > 0 && size >= len);
-        if !long_enough || !fcntl_get_seals(file)?.contains(SealFlags::SHRINK) || index >= GRANTS {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the region's memory is shorter than it says, or not sealed"));
+        if len == 0 || lasting_len(file)? < len as u64 || index >= GRANTS {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the region's memory is shorter than it is said to be"));
         }
         let mapping = if !rights.contains(Rights::WRITE) {
             Mapping::of_file_for_reading(file, len)

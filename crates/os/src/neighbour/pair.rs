@@ -7,9 +7,8 @@ use super::marks::Marks;
 use super::memory::Memory;
 use crate::hazard::makes_fences;
 use crate::memory::mapping::Mapping;
-use crate::memory::{MemoryError, sealed_file};
+use crate::memory::{MemoryError, lasting_len, sealed_file};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::io;
 use std::sync::Arc;
 
@@ -52,11 +51,10 @@ impl Pair {
     /// Map the memory.
     ///
     /// # Errors
-    /// It is not as [`shared_memory`] makes it: an access could fail, if somebody cut it off; or it cannot be mapped.
+    /// It is not as [`shared_memory`] makes it, so that an access could fail; or it cannot be mapped.
     pub fn new(memory: &OwnedFd, side: Side, line: Line) -> io::Result<Pair> {
-        let sealed = fcntl_get_seals(memory)?.contains(SealFlags::SHRINK);
-        if !sealed || usize::try_from(fstat(memory)?.st_size) != Ok(BYTES) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is not sealed, or of another size"));
+        if lasting_len(memory)? != BYTES as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is of another size"));
         }
         let mapping = Arc::new(Mapping::of_file(memory.as_fd(), BYTES).map_err(io::Error::other)?);
         let half = |at: usize| Memory::new(Arc::clone(&mapping), at * CHANNEL, CHANNEL);

@@ -4,11 +4,12 @@
 //! To take other pages is one call for each of the two mappings, which replaces what was there from one moment to the next. It pays for huge pages
 //! alone: small ones have to be found again one by one, which takes longer than to copy their bytes.
 
+use super::super::lasting_len;
 use super::super::mapping::Mapping;
 use super::{Backing, Region};
 use crate::without::Without;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::fstat;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -49,12 +50,11 @@ impl FilePages {
     /// What another process has handed over.
     ///
     /// # Errors
-    /// The file has no such bytes, or may become shorter: then any access could end this process.
+    /// The file has no such bytes, or an access to them could end this process.
     pub fn received(file: OwnedFd, offset: u64, len: u64) -> io::Result<FilePages> {
-        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
-        let inside = len > 0 && offset.checked_add(len).is_some_and(|end| end <= size);
-        if !inside || !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is shorter than it is said to be, or not sealed"));
+        let size = lasting_len(&file)?;
+        if len == 0 || offset.checked_add(len).is_none_or(|end| end > size) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is shorter than it is said to be"));
         }
         Ok(FilePages { file: Arc::new(file), offset, len })
     }

@@ -4,7 +4,7 @@ use super::super::super::{MemoryError, PageSize};
 use super::*;
 use oikaze_protocol::rma::Rights;
 use proptest::prelude::*;
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 /// Units of each region, and bytes behind the last whole one.
 const UNITS: usize = 4;
@@ -159,6 +159,12 @@ fn what_does_not_fit_is_not_taken() {
     let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&unsealed, size).unwrap();
     assert!(FilePages::received(unsealed, 0, size).is_err());
+    // Sealed, but its pages may be none when they are touched.
+    if let Ok(huge) = memfd_create("huge", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB) {
+        ftruncate(&huge, size).unwrap();
+        fcntl_add_seals(&huge, SealFlags::SHRINK).unwrap();
+        assert!(FilePages::received(huge, 0, size).is_err());
+    }
     assert!((0..UNITS as u64).all(|unit| read(&a, unit) == 1 << 32 | unit && read(&b, unit) == 2 << 32 | unit));
     drop(one);
     assert!(a.lock_pages().is_some());
