@@ -15,7 +15,7 @@ pub use settings::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE, TRACE_VARIABLE, TapSettin
 pub use trace::Trace;
 
 use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
-use oikaze_protocol::wire::Lane;
+use oikaze_protocol::wire::{Lane, View};
 use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -156,12 +156,16 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Which of our addresses a peer most likely sees.
-fn seen_by(here: &[SocketAddr], peer: SocketAddr) -> SocketAddr {
+/// Which of our addresses a peer most likely sees in this lane, at a port of its own if there is one.
+fn seen_by(here: &[SocketAddr], bulk: Option<u16>, peer: SocketAddr, lane: Lane) -> SocketAddr {
     let alike = |mine: &&SocketAddr| mine.is_ipv4() == peer.is_ipv4();
     let near = |mine: &&SocketAddr| alike(mine) && mine.ip().is_loopback() == peer.ip().is_loopback();
     let unknown = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    here.iter().find(near).or_else(|| here.iter().find(alike)).copied().unwrap_or(unknown)
+    let mut mine = here.iter().find(near).or_else(|| here.iter().find(alike)).copied().unwrap_or(unknown);
+    if let (Lane::Bulk, Some(port)) = (lane, bulk) {
+        mine.set_port(port);
+    }
+    mine
 }
 
 impl<L: Link> Link for Tap<L> {
@@ -170,10 +174,7 @@ impl<L: Link> Link for Tap<L> {
         if self.is_recording() {
             let at = now();
             for outgoing in batch.iter().take(sent) {
-                let (mut from, to) = (seen_by(&self.here, *outgoing.to), *outgoing.to);
-                if let (Lane::Bulk, Some(port)) = (outgoing.lane, self.inner.bulk_port()) {
-                    from.set_port(port);
-                }
+                let (from, to) = (seen_by(&self.here, self.bulk_port(), *outgoing.to, outgoing.lane), *outgoing.to);
                 outgoing.payload.with_bytes(|payload| {
                     let parts = [outgoing.head, payload, outgoing.tag];
                     let datagram = Passing { at, sent: true, from, to, parts, congested: false };
@@ -188,12 +189,15 @@ impl<L: Link> Link for Tap<L> {
         if !self.is_recording() {
             return self.inner.receive(take);
         }
+        let bulk = self.bulk_port();
         let Self { inner, stores, here, notices } = self;
         let mut at = None;
         let received = inner.receive(&mut |arrival| {
             let Arrival { from, bytes, congested } = arrival;
             let at = *at.get_or_insert_with(now);
-            let datagram = Passing { at, sent: false, from, to: seen_by(here, from), parts: [bytes, &[], &[]], congested };
+            let lane = View::parse(bytes).map_or(Lane::Small, |view| view.header().lane());
+            let to = seen_by(here, bulk, from, lane);
+            let datagram = Passing { at, sent: false, from, to, parts: [bytes, &[], &[]], congested };
             notices.extend(stores.iter_mut().filter_map(|store| store.take(&datagram)));
             take(arrival);
         })?;

@@ -146,6 +146,31 @@ fn both_ends_write_down_what_went_between_them() {
     }
 }
 
+/// WIRE-2.7: each at the port that its lane has, at either end.
+#[test]
+fn bulk_is_written_down_at_its_own_port() {
+    use oikaze_protocol::wire::{Builder, Flags, Fragment, SealKind};
+    let ((mut one, one_file), (mut two, two_file)) = (recorded(1 << 20), recorded(1 << 20));
+    let ports = [&one, &two].map(|link| (link.bulk_port().unwrap(), address(link).port()));
+    let mut head = Vec::new();
+    let mut builder = Builder::new(&mut head, 0xabc, 9, SealKind::EndToEnd, 1400);
+    builder.flag(Flags::BULK_LANE);
+    builder.fragment(Fragment { message_low: 3, offset: 100 }, 50);
+    builder.finish(Some(&[7; 50]));
+    head.extend([0; 4]);
+    let to = SocketAddr::new(V4, ports[1].0);
+    let bulk = Outgoing { to: &to, lane: Lane::Bulk, head: &head, payload: &Gather::EMPTY, tag: &[] };
+    assert_eq!(one.send(&[bulk]).unwrap(), 1);
+    take(&mut two, 1);
+    send(&mut one, SocketAddr::new(V4, ports[1].1), &[b"garbage, or small".to_vec()]);
+    take(&mut two, 1);
+    assert_eq!(one.receive(&mut |_| {}).unwrap() + two.receive(&mut |_| {}).unwrap(), 0);
+    for file in [one_file, two_file] {
+        let written: Vec<_> = read(&file.bytes()).iter().map(|packet| (packet.from.port(), packet.to.port())).collect();
+        assert_eq!(written, [(ports[0].0, ports[1].0), (ports[0].1, ports[1].1)]);
+    }
+}
+
 #[test]
 fn both_families_and_marks() {
     let (v4, v6) = (SocketAddr::new(V4, 7), SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 8));
