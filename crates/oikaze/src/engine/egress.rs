@@ -156,7 +156,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let waiting = batch.waiting();
         batch.flush(&mut self.link).unwrap_or_else(|_| {
             // What cannot be sent is lost, as on a bad wire: Wind repeats it, or finds the peer dead.
-            self.counters.send_errors += 1;
+            self.counters.link_errors += 1;
             waiting
         })
     }

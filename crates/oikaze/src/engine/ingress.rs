@@ -89,7 +89,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let outcome = look(link, &mut ingress);
         let received = ingress.received;
         if outcome.is_err() {
-            self.counters.send_errors += 1;
+            self.counters.link_errors += 1;
         }
         received
     }

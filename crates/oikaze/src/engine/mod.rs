@@ -124,8 +124,8 @@ pub struct Counters {
     pub unauthentic: u64,
     /// Handshakes dropped without a look at their seal, because too many wrong ones have come of late.
     pub unheard: u64,
-    /// The link failed to send (not counting "full, try later").
-    pub send_errors: u64,
+    /// The link failed to send or to receive (not counting "full, try later" and "nothing there").
+    pub link_errors: u64,
 }
 }
 
