@@ -4,6 +4,7 @@ use super::events::Owner;
 use super::operation::Completion;
 use super::peer::Peer;
 use super::submission::{Keep, Request, Submission};
+use super::to_self::TO_SELF_A_TURN;
 use super::{Engine, Failure, Value};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
@@ -235,9 +236,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn post_replies(&mut self) -> bool {
         self.post_held();
         // Answers to ourselves ask for no further ones, so that each is looked at once.
-        let mut answers = None;
+        let (mut answers, mut moved) = (None, 0);
         for _ in 0..REPLIES_A_TURN {
-            if self.deliver_to_self() {
+            if moved < TO_SELF_A_TURN
+                && let Some(bytes) = self.deliver_to_self()
+            {
+                moved += bytes;
                 continue;
             }
             if let Some((to, message)) = self.coherence.poll_message() {

@@ -161,10 +161,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         [self.peers.next_timeout(), self.again.next(), self.next_of_neighbours()].into_iter().flatten().min()
     }
 
-    /// Has every peer that lives acknowledged all that was sent to it?
+    /// Has every peer that lives acknowledged all that was sent to it, and has all been moved that goes to ourselves?
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        !self.unfinished && self.again.is_empty() && self.peers.are_settled() && self.neighbours_are_settled()
+        let sent = self.peers.are_settled() && self.neighbours_are_settled() && !self.to_self.is_due();
+        !self.unfinished && self.again.is_empty() && sent
     }
 
     /// Is anything left to be sent, or has a deadline come?
