@@ -64,10 +64,10 @@ pub const REORDERING_THRESHOLD: u64 = 3;
 pub const REORDERING_MIN: Duration = Duration::from_micros(10);
 /// Events of loss without reordering after which the reordering window is small again (RFC 8985, section 6.2, step 4).
 pub const REORDERING_CALM: u32 = 16;
-/// Datagrams declared lost that are remembered, in case they are acknowledged after all: what fills the largest window in full fragments.
-pub const LOST_REMEMBERED: usize = 1024;
-/// And what they carried.
-pub const LOST_ITEMS_REMEMBERED: usize = 4096;
+/// Datagrams declared lost that are remembered, in case they are acknowledged after all: what fills the largest window at an Ethernet MTU.
+pub const LOST_REMEMBERED: usize = WINDOW_MAX as usize / DATAGRAM_ETHERNET as usize;
+/// And what they carried: a fragment each, or the shortest messages that fill the small lane's window, of 40 bytes.
+pub const LOST_ITEMS_REMEMBERED: usize = SMALL_WINDOW_MAX as usize / 40;
 /// Between two goodbyes at least, so that a short burst of loss does not take all of them.
 pub const FAREWELL_PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Datagrams that are acknowledged together while all is in order.
@@ -277,7 +277,7 @@ const _: () = assert!(
     DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX) + 9 * REFUSALS_MAX + 4,
     "ACK frames of both lanes must fit"
 );
-const _: () = assert!(LOST_REMEMBERED * 2 * PAGE >= WINDOW_MAX as usize && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
+const _: () = assert!(LOST_ITEMS_REMEMBERED >= 2 * LOST_REMEMBERED && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos());
 const _: () = assert!(ACK_HOLD.as_nanos() < PROBE_MIN.as_nanos(), "a held acknowledgement is no loss");
 const _: () = assert!(ACK_HOLD.as_nanos() < ACK_DELAY.as_nanos() && INTERACTIVE_FROM < INTERACTIVE_MOST);
 const _: () =

@@ -21,6 +21,7 @@ pub struct Cubic {
     /// The window at which there was no more room; the curve is flat there.
     origin: u64,
     round_trip: Duration,
+    /// Window, threshold and origin before the last reduction, if that was for a loss or a stall (WIND-9.6).
     undo: Option<(u64, u64, u64)>,
 }
 
@@ -87,12 +88,12 @@ impl Cubic {
         }
     }
 
-    /// Shrink to `percent`, once for each event (sections 4.6 and 4.7).
-    fn shrink(&mut self, percent: u64, sent: Time, now: Time) {
+    /// Shrink to `percent`, once for each event (sections 4.6 and 4.7); may that turn out to have been wrong?
+    fn shrink(&mut self, percent: u64, undoable: bool, sent: Time, now: Time) {
         if self.cut.is_some_and(|cut| sent <= cut) {
             return;
         }
-        self.undo = Some((self.window, self.threshold, self.origin));
+        self.undo = undoable.then_some((self.window, self.threshold, self.origin));
         self.cut = Some(now);
         // Fast convergence: who has less than before gives way to newcomers.
         self.origin = if self.window < self.origin { self.window / 200 * (100 + percent) } else { self.window };
@@ -114,7 +115,7 @@ impl Controller for Cubic {
         }
         if sample.marked > 0 {
             // A mark says less than a loss (RFC 8511).
-            self.shrink(85, sample.sent, sample.now);
+            self.shrink(85, false, sample.sent, sample.now);
         }
         if self.cut.is_some_and(|cut| sample.sent <= cut) {
             return;
@@ -131,7 +132,7 @@ impl Controller for Cubic {
     }
 
     fn lost(&mut self, sent: Time, now: Time) {
-        self.shrink(70, sent, now);
+        self.shrink(70, true, sent, now);
     }
 
     fn spurious(&mut self, _: Time) {

@@ -41,7 +41,7 @@ pub struct Delay {
     clean: u32,
     /// Signals about what was sent before this moment are part of the same event (WIND-9.1).
     cut: Option<Time>,
-    /// Window and threshold before the last loss or stall (WIND-9.6).
+    /// Window and threshold before the last reduction, if that was for a loss or a stall (WIND-9.6).
     undo: Option<(u64, u64)>,
     rivals: Rivals,
 }
@@ -125,7 +125,7 @@ impl Delay {
     fn shrink(&mut self, less: u64, now: Time) {
         self.window = self.limits.clamp(self.window.saturating_sub(less));
         self.threshold = self.window;
-        self.cut = Some(now);
+        (self.cut, self.undo) = (Some(now), None);
         (self.clean, self.rest, self.round.signal) = (0, 0, true);
     }
 
@@ -182,7 +182,7 @@ impl Delay {
                 _ => Finding::Mixed,
             };
             if let Some(window) = self.rivals.round(now, finding, window, self.limits) {
-                (self.window, self.threshold, self.clean, self.cut) = (window, window, 0, None);
+                (self.window, self.threshold, self.clean, self.cut, self.undo) = (window, window, 0, None, None);
             }
         }
         self.round = Round::new(now, self.window());
@@ -217,8 +217,9 @@ impl Controller for Delay {
         if let Some(cubic) = self.rivals.contest_mut() {
             cubic.lost(sent, now);
         } else if self.cut.is_none_or(|cut| sent > cut) {
-            self.undo = Some((self.window, self.threshold));
+            let before = (self.window, self.threshold);
             self.shrink(self.window / 10 * 3, now);
+            self.undo = Some(before);
         }
     }
 
@@ -231,11 +232,10 @@ impl Controller for Delay {
     }
 
     fn stalled(&mut self, now: Time) {
-        let half = self.limits.clamp(self.window() / 2);
-        self.undo = Some((self.window(), self.threshold));
+        let before = (self.window(), self.threshold);
         self.rivals.forget();
         self.shrink(self.window, now);
-        self.threshold = half;
+        (self.threshold, self.undo) = (self.limits.clamp(before.0 / 2), Some(before));
     }
 
     fn resized(&mut self, datagram: u64) {

@@ -187,6 +187,22 @@ fn a_loss_that_was_none_is_undone() {
     }
 }
 
+/// WIND-5.6, WIND-9.6: of an event that found the window reduced already nothing is undone, and nothing from before that.
+#[test]
+fn a_reduction_from_before_another_is_not_undone() {
+    for algorithm in [Algorithm::Delay, Algorithm::Cubic] {
+        let mut flow = algorithm.controller(DATAGRAM, 1 << 20);
+        Path::new(100, 1 << 30).rounds(&mut *flow, 10);
+        flow.lost(Time(50_000_000), Time(60_000_000));
+        let (now, sent) = (Time(70_000_000), Time(65_000_000));
+        flow.acknowledged(&Sample { now, bytes: DATAGRAM, sent, delay: None, datagrams: 1, marked: 1, limited: true });
+        flow.lost(Time(66_000_000), Time(71_000_000));
+        let before = (flow.window(), flow.haste());
+        flow.spurious(Time(72_000_000));
+        assert_eq!((flow.window(), flow.haste()), before, "{algorithm}");
+    }
+}
+
 /// WIND-6.2: two datagrams of the size in use.
 #[test]
 fn a_path_that_becomes_narrow_or_wide_changes_the_steps() {

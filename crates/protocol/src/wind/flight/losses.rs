@@ -87,7 +87,8 @@ impl Flight {
         let (mut left, counts) = match silence {
             Silence::Ask => (0, false),
             Silence::Tail { .. } => (PROBED, false),
-            Silence::Lost { .. } => (usize::MAX, true),
+            // The window is reduced at the first of them only.
+            Silence::Lost { first } => (usize::MAX, first),
         };
         let mut at = 0;
         while left > 0 && at < self.sent.len() {

@@ -78,3 +78,52 @@ fn lost_acknowledgements_are_no_slowness() {
     assert!(tail_probes(counted) > 0.6, "{counted:?}");
     const { assert!(PATIENCE_MAX >= 3) };
 }
+
+/// A body of many datagrams under way to a peer that has much room: the world when more than so many of them are in flight.
+fn many_in_flight(most: usize) -> World {
+    let settings = Settings { receive_buffer: 8 << 20, ..Settings::default() };
+    let mut world = World::established(settings, Faults::default(), 3);
+    world.stride = Duration::from_micros(50);
+    let head = Words { id: 1, refuse: false, place: true }.head(0);
+    let body = Body::Segment(Segment { region: 1, offset: 0, len: 16 << 20 });
+    world.nodes[0].connection.post(world.now, Message { class: Class::Unordered, head, body, ..message(1) }).unwrap();
+    world.run(|world| world.nodes[0].connection.sending.bulk.flight.datagrams() > most);
+    world
+}
+
+/// All that goes now arrives together, when this time has passed.
+fn stand_still(world: &mut World, span: Duration) {
+    let (usual, goes_on) = (world.channel.delay, world.now + span);
+    while world.now < goes_on {
+        world.channel.delay = usual.max(goes_on - world.now);
+        world.step();
+    }
+    world.channel.delay = usual;
+}
+
+/// WIND-5.6: however long it stood still, and however much was in flight.
+#[test]
+fn a_window_is_restored_after_a_peer_stood_still() {
+    for (most, millis) in [(300, 2), (300, 60), (3000, 3), (3000, 5), (3000, 60)] {
+        let mut world = many_in_flight(most);
+        let bulk = |world: &World| world.nodes[0].connection.sending.bulk.controller.window();
+        let before = bulk(&world);
+        stand_still(&mut world, Duration::from_millis(millis));
+        assert!(bulk(&world) < before, "all was given up meanwhile");
+        world.run(World::is_idle);
+        assert!(bulk(&world) >= before, "{most}, {millis} ms: {} of {before}", bulk(&world));
+    }
+}
+
+/// WIND-5.6: what the window was reduced for was lost; that what went instead was late, and given up too, undoes nothing.
+#[test]
+fn a_window_is_not_restored_for_what_it_was_not_reduced_for() {
+    let mut world = many_in_flight(300);
+    world.channel.faults.loss = 1.0;
+    world.run(|world| world.nodes[0].connection.sending.bulk.flight.probe.has_given_up());
+    world.channel.faults.loss = 0.0;
+    stand_still(&mut world, Duration::from_millis(60));
+    world.run(World::is_idle);
+    let counted = world.nodes[0].connection.statistics();
+    assert!(counted.spurious_losses > 0 && counted.windows_restored == 0, "{counted:#?}");
+}
