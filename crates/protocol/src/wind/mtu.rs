@@ -174,7 +174,9 @@ impl Mtu {
 
     /// What became of datagrams that were not size probes. Was the size in use refuted? Then it is the base from now on.
     pub fn weigh(&mut self, now: Time, seen: Evidence) -> bool {
-        self.others.note(seen.acked, seen.lost);
+        // Once only small ones go, nothing large could show that those lost were lost like any others: size probes are to tell.
+        let in_a_row = if self.care == Care::None { seen.large_lost } else { 0 };
+        self.others.note(seen.acked, seen.lost + seen.large_lost - in_a_row);
         if let Search::Open { size, lost } = self.search
             && self.others.refute(lost)
         {
@@ -191,8 +193,10 @@ impl Mtu {
             self.others.note(0, self.lost);
             self.believe();
         }
-        self.lost = self.lost.saturating_add(seen.large_lost);
-        self.least_lost = self.least_lost.min(seen.least_lost);
+        if in_a_row > 0 {
+            self.lost = self.lost.saturating_add(in_a_row);
+            self.least_lost = self.least_lost.min(seen.least_lost);
+        }
         let fallen = self.current > DATAGRAM_MIN && seen.acked > 0 && self.others.refute(self.lost);
         if fallen {
             let left = self.shrink(DATAGRAM_MIN);

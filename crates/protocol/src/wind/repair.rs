@@ -88,7 +88,7 @@ pub(super) fn lost(
     let mut items = items.peekable();
     if items.next_if_eq(&Item::SizeProbe).is_some() {
         statistics.size_probes_lost += 1;
-        return mtu.probe_lost(cause != Cause::Probe);
+        return mtu.probe_lost(matches!(cause, Cause::Reordering | Cause::Time));
     }
     *match cause {
         Cause::Reordering => &mut statistics.lost_by_reordering,
@@ -109,5 +109,29 @@ pub(super) fn lost(
             Item::Told { .. } => refusals.tell_again(),
             Item::SizeProbe => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::evidence::Evidence;
+    use super::*;
+    use crate::limits::DATAGRAM_MIN;
+
+    /// WIND-8.3: a size probe that was given up with all that is as large was not overtaken, and refutes nothing.
+    #[test]
+    fn a_size_probe_that_is_given_up_is_no_proof() {
+        let mut mtu = Mtu::new(8952);
+        let small = Evidence { acked: 100, longest_acked: DATAGRAM_MIN, ..Evidence::default() };
+        assert!(mtu.weigh(Time(0), Evidence { large_lost: 3, least_lost: 8952, ..small }));
+        for cause in [Cause::Size, Cause::Probe, Cause::Time] {
+            for _ in 0..3 {
+                assert_eq!(mtu.probe(), 8952);
+                let mut items = [Item::SizeProbe].into_iter();
+                lost(&mut Outbox::new(), &mut Refusals::default(), &mut mtu, &mut Statistics::default(), cause, &mut items);
+            }
+            mtu.weigh(Time(0), small);
+        }
+        assert_ne!(mtu.probe(), 8952, "what was overtaken refutes");
     }
 }

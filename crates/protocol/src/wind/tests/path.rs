@@ -182,6 +182,26 @@ fn loss_is_not_narrowness() {
     }
 }
 
+/// WIND-8.3: a flight whose end is lost tells of no narrow path, though what goes instead, and is small, overtakes it (WIND-8.5).
+#[test]
+fn a_lost_tail_is_no_black_hole() {
+    for seed in 0..10 {
+        let mut world = World::established(Settings { receive_buffer: 4 << 20, ..jumbo() }, Faults::default(), seed);
+        world.nodes[0].connection.post(world.now, bulk(1, 1 << 20)).unwrap();
+        world.run(World::is_idle);
+        world.stride = Duration::from_micros(10);
+        world.nodes[0].connection.post(world.now, bulk(2, 50_000)).unwrap();
+        world.step();
+        world.channel.faults.loss = 1.0;
+        world.nodes[0].connection.post(world.now, bulk(3, 200_000 + seed * 10_000)).unwrap();
+        world.run(|world| !world.nodes[0].connection.outbox.has_bulk());
+        world.channel.faults.loss = 0.0;
+        world.run(World::is_idle);
+        assert!(statistics(&world).lost_by_reordering > 3, "seed {seed}: {:#?}", statistics(&world));
+        assert_eq!((statistics(&world).black_holes, size(&world)), (0, JUMBO), "seed {seed}");
+    }
+}
+
 /// WIND-2.4: a message that went whole goes again in fragments; both forms arrive, in any order, and are one message.
 #[test]
 fn both_forms_of_a_message_are_one() {
