@@ -90,12 +90,11 @@ impl Connection {
     fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
         let sending = &self.sending[lane];
         let probes = sending.probes > 0;
-        if !probes && self.size_probe_is_due(lane, now) {
-            return Some(Turn::Size);
-        }
         match lane {
             Lane::Small if self.refusals.go_alone() => return Some(Turn::Control),
             Lane::Small if self.outbox.has_small() && sending.has_room(now) => return Some(Turn::Small),
+            // Behind what is small and may go; but what may not go does not hold it up (WIND-8.5).
+            _ if !probes && self.size_probe_is_due(lane, now) => return Some(Turn::Size),
             Lane::Bulk if self.outbox.has_bulk() && (probes || sending.gate.is_open(now)) && sending.has_room(now) => {
                 return Some(Turn::Bulk);
             }
@@ -107,7 +106,6 @@ impl Connection {
     /// A size probe goes where others are in flight, whose acknowledgement tells of its loss (WIND-8.2); with bulk, if there is any.
     fn size_probe_is_due(&self, lane: Lane, now: Time) -> bool {
         self.mtu.probe_due(now)
-            && !self.outbox.has_small()
             && !self.sending[lane].flight.is_empty()
             && (lane == Lane::Bulk || self.sending.bulk.flight.is_empty())
     }

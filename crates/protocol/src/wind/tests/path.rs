@@ -2,7 +2,7 @@
 
 use super::channel::{Faults, Random};
 use super::messages::exchange_on;
-use super::world::{Words, World, body};
+use super::world::{Node, Words, World, body};
 use crate::limits::DATAGRAM_MIN;
 use crate::wind::*;
 use core::time::Duration;
@@ -199,6 +199,39 @@ fn a_lost_tail_is_no_black_hole() {
         world.run(World::is_idle);
         assert!(statistics(&world).lost_by_reordering > 3, "seed {seed}: {:#?}", statistics(&world));
         assert_eq!((statistics(&world).black_holes, size(&world)), (0, JUMBO), "seed {seed}");
+    }
+}
+
+/// WIND-8.5: the size in use is asked for again, however many small messages wait.
+#[test]
+fn small_messages_without_end_do_not_keep_datagrams_small() {
+    let mut world = World::established(Settings { window_max: 1 << 16, ..jumbo() }, Faults::default(), 1);
+    world.stride = Duration::from_micros(100);
+    let (mut id, mut went_down) = (0, false);
+    let mut step = |world: &mut World| {
+        let Node { connection, .. } = &mut world.nodes[0];
+        while connection.outbox.queues().small < 200 {
+            id += 1;
+            connection.post(world.now, message(id, 1000)).unwrap();
+        }
+        if !connection.outbox.has_bulk() {
+            id += 1;
+            connection.post(world.now, bulk(id, 1 << 20)).unwrap();
+        }
+        world.step();
+    };
+    (0..20).for_each(|_| step(&mut world));
+    world.channel.faults.loss = 1.0;
+    let ends = world.now + Duration::from_millis(20);
+    while world.now < ends {
+        step(&mut world);
+        went_down |= size(&world) == DATAGRAM_MIN;
+    }
+    assert!(went_down);
+    world.channel.faults.loss = 0.0;
+    while size(&world) < JUMBO {
+        step(&mut world);
+        assert!(world.now < ends + Duration::from_millis(100), "{:#?}", world.nodes[0].connection.mtu);
     }
 }
 
