@@ -39,8 +39,9 @@ impl Connection {
         }
     }
 
-    /// What waits is cut as the path is now. Whatever has changed the size: a size probe's arrival may have, long before this.
-    fn recut(&mut self) {
+    /// What waits is cut as the path is now, and windows are of such datagrams (WIND-6.2). Whatever has changed the size: a size probe's
+    /// arrival may have, long before this.
+    pub(super) fn recut(&mut self) {
         let sizes = Sizes::within(self.mtu.size(), self.settings.seal);
         if !self.outbox.is_cut(sizes) {
             self.outbox.resize(sizes);

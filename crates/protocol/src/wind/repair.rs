@@ -6,7 +6,6 @@ use super::flight::{Cause, Item};
 use super::lanes::Sending;
 use super::mtu::Mtu;
 use super::outbox::Outbox;
-use super::outgoing::Sizes;
 use super::pto::Silence;
 use super::refusals::Refusals;
 use crate::planted::{Bug, planted};
@@ -36,13 +35,13 @@ impl Connection {
             }
         };
         statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
+        // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
+        *probes = if first { 1 } else { 2 };
         if large {
             mtu.timed_out();
         }
-        outbox.resize(Sizes::within(mtu.size(), self.settings.seal));
-        outbox.begin_with_lowest();
-        // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
-        *probes = if first { 1 } else { 2 };
+        self.recut();
+        self.outbox.begin_with_lowest();
         self.doubt_bulk_port(lane, given_up);
     }
 

@@ -96,6 +96,10 @@ fn a_black_hole_is_left_within_three_probe_timeouts() {
             let second = standstill(&mut world, DATAGRAM_MIN, len);
             assert!(first < 2.0 && second < 2.0, "seed {seed}, {len} bytes: {first} and {second} probe timeouts");
             assert_eq!(size(&world), DATAGRAM_MIN);
+            // WIND-6.2.
+            let controller = &mut world.nodes[0].connection.sending.bulk.controller;
+            controller.stalled(world.now);
+            assert_eq!(controller.window(), 2 * DATAGRAM_MIN as u64);
             world.stride = Duration::from_millis(5);
             world.fits = [JUMBO; 2];
             let wide = world.now;
