@@ -149,7 +149,7 @@ impl Connection {
     /// The candidate path in use, once established.
     #[must_use]
     pub fn path(&self) -> Option<u8> {
-        self.handshake.path
+        self.handshake.path.filter(|_| self.handshake.is_established())
     }
 
     /// Is nothing waiting to be sent, acknowledged or completed, in either direction?
@@ -253,7 +253,8 @@ impl Connection {
             return;
         }
         self.die(Death::Closed);
-        if self.handshake.is_established() {
+        // Who is known may know us, and be established already.
+        if self.handshake.path.is_some() {
             self.phase = Phase::Closing { left: FAREWELLS, next: now };
         }
     }

@@ -47,6 +47,7 @@ pub(super) struct Handshake {
     heard: u64,
     /// Which of the peer's paths brought its latest HELLO.
     their_path: u8,
+    /// The path to the peer that is proven, once established; before, the one that its latest HELLO came by.
     pub path: Option<u8>,
     began: Time,
     next_hello: Option<Time>,
@@ -148,6 +149,9 @@ impl Handshake {
         self.them = Some(hello.mine);
         self.heard = number;
         self.their_path = hello.path;
+        if self.state != State::Established {
+            self.path = Some(path);
+        }
         self.call(now);
         if hello.answer_wanted {
             self.answer = Some(path);

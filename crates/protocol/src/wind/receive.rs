@@ -9,7 +9,7 @@ use super::inbox::Taken;
 use super::lanes::Sending;
 use super::upper::Above;
 use super::{Death, Upper};
-use crate::limits::{ACKS_A_DATAGRAM, REFUSALS_MAX};
+use crate::limits::{ACKS_A_DATAGRAM, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malformed, Open, View};
@@ -138,13 +138,15 @@ impl Connection {
         let number = view.header().number;
         match self.phase {
             Phase::Open => {}
-            Phase::Closing { left, .. } => {
+            Phase::Closing { left, next } => {
                 // WIND-7.3: who says goodbye too need not hear ours, but for not having to repeat its own. Everybody else has not heard
-                // it: say it again.
+                // it: say it again, soon, and as often after that as to one who is silent.
+                let lasts = now - self.liveness.heard_at() < self.settings.failure_time;
                 self.phase = match contents.close {
                     true if left < FAREWELLS => Phase::Dead(Death::Closed),
                     true => Phase::Closing { left: 1, next: now },
-                    false => Phase::Closing { left: left.max(1), next: now },
+                    false if lasts => Phase::Closing { left: left.max(FAREWELLS - 1), next: next.min(now + FAREWELL_PAUSE_MIN) },
+                    false => Phase::Closing { left, next },
                 };
                 return;
             }

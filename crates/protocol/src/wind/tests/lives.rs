@@ -45,13 +45,31 @@ fn a_thousand_handshakes_at_thirty_percent_loss() {
 /// WIND-1.3: the confirmation is lost, and nobody waits for ever (WIND-1.2, 1.4).
 #[test]
 fn a_lost_confirmation_is_made_good() {
+    let mut world = unconfirmed();
+    world.run(both_established);
+}
+
+/// Node 0 is established, and its confirmation was lost.
+fn unconfirmed() -> World {
     let mut world = World::new(Settings::default(), Faults::default(), 3);
     world.nodes[0].connection.connect(world.now);
-    world.run(|world| world.nodes[0].connection.is_established());
+    world.run(|world| world.nodes[1].connection.statistics().handshakes_sent > 0);
     world.channel.faults.loss = 1.0;
-    world.step();
+    world.run(|world| world.nodes[0].connection.is_established());
     world.channel.faults.loss = 0.0;
-    world.run(both_established);
+    assert!(!world.nodes[1].connection.is_established());
+    world
+}
+
+/// WIND-7.3: who knows the peer and was not shown its own id yet says goodbye, too, for the peer may be established.
+#[test]
+fn goodbye_is_said_before_the_other_is_sure() {
+    let mut world = unconfirmed();
+    world.nodes[1].connection.close(world.now);
+    let closed = world.now;
+    world.run(|world| died(world, 0).is_some());
+    assert_eq!(died(&world, 0), Some(Death::Closed));
+    assert!(world.now - closed < Duration::from_millis(100), "{:?}", world.now - closed);
 }
 
 /// MEM-16.7: who has ended, as is known from elsewhere, is lost then, whether or not the two have come to know each other meanwhile.
@@ -319,5 +337,47 @@ fn many_refusals_at_once_are_all_told() {
         world.run(World::is_idle);
         let refused = world.nodes[0].events.iter().filter(|event| matches!(event, Event::Refused(..))).count();
         assert_eq!(refused, 200, "seed {seed}");
+    }
+}
+
+/// WIND-7.3: to whoever goes on sending it is said again, but not all at once, for then one short loss takes all of it.
+#[test]
+fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
+    for micros in [1000, 10_000] {
+        let mut world = World::established(Settings::default(), Faults::default(), 8);
+        world.stride = Duration::from_micros(5);
+        let head = Words { id: 1, refuse: false, place: true }.head(0);
+        let body = Body::Segment(Segment { region: 1, offset: 0, len: 8 << 20 });
+        world.nodes[1].connection.post(world.now, Message { head, body, ..message(Class::Unordered, 1, 0) }).unwrap();
+        world.run(|world| world.nodes[0].upper.placed_bytes > 1 << 20);
+        world.nodes[0].connection.close(world.now);
+        let (closed, said) = (world.now, world.nodes[0].connection.statistics().datagrams_sent);
+        // Nothing reaches node 1 for a while.
+        world.fits[1] = 0;
+        world.run_for(Duration::from_micros(micros));
+        world.fits[1] = usize::MAX;
+        let said = world.nodes[0].connection.statistics().datagrams_sent - said;
+        assert!(said <= 1 + micros / 2000, "{said} times in {micros} µs");
+        world.run(|world| died(world, 1).is_some());
+        assert_eq!(died(&world, 1), Some(Death::Closed), "{micros} µs");
+        assert!(world.now - closed < Duration::from_millis(100), "{:?}", world.now - closed);
+    }
+}
+
+/// WIND-7.3: who cannot hear it is told for no longer than the failure time.
+#[test]
+fn goodbye_ends_though_the_other_never_hears_it() {
+    let settings = Settings { failure_time: Duration::from_millis(500), ..Settings::default() };
+    let mut world = World::established(settings, Faults::default(), 8);
+    world.stride = Duration::from_millis(1);
+    world.nodes[0].connection.close(world.now);
+    let closed = world.now;
+    world.fits[1] = 0;
+    let mut id = 0;
+    while world.nodes[0].connection.next_timeout().is_some() {
+        id += 1;
+        let _ = world.nodes[1].connection.post(world.now, message(Class::Unordered, id, 8));
+        world.step();
+        assert!(world.now - closed < Duration::from_secs(1));
     }
 }
