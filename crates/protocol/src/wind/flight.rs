@@ -274,9 +274,14 @@ impl Flight {
     /// What an acknowledgement that tells something new says of the path; the round trip, if it shows one.
     fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
         let (number, sent) = news.newest;
-        let told = number == ack.largest;
-        let round_trip = told.then(|| self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.told.delay))));
         let largest = self.overtaker.map_or(0, |overtaker| overtaker.number);
+        // The delay is since the largest number came, which may be that of a datagram that nobody waits for, as an acknowledgement.
+        let shows = match ack.largest {
+            told if told == number => Some(sent),
+            told if told > largest => self.index(told).and_then(|at| self.sent.get(at)).map(|sent| sent.at),
+            _ => None,
+        };
+        let round_trip = shows.map(|sent| self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.told.delay))));
         if news.least < largest {
             self.reordering.seen();
         }

@@ -4,7 +4,7 @@ use super::channel::Faults;
 use super::world::{Node, Words, World};
 use crate::limits::DATAGRAM_MIN;
 use crate::wind::*;
-use crate::wire::{Builder, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View, Withdrawal};
+use crate::wire::{Builder, Flags, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View, Withdrawal};
 use std::vec::Vec;
 
 /// Node 0 is told this, in a datagram of this number of the small lane, as if by its peer.
@@ -170,4 +170,32 @@ fn an_old_hello_is_no_sign_of_life() {
     }
     assert_eq!(world.nodes[0].events.last(), Some(&Event::Dead(Death::Silent)));
     assert_eq!(world.nodes[0].connection.statistics().handshakes_sent, answers);
+}
+
+/// WIND-5.1: the largest number acknowledged shows a round trip, also if nobody waits for that datagram itself, as an acknowledgement.
+#[test]
+fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
+    let mut world = established();
+    let now = world.now;
+    let head = Words { id: 1, refuse: false, place: false }.head(0);
+    let message = Message { class: Class::Ordered, urgent: false, credited: false, head, body: Body::Empty, token: Token(1) };
+    let connection = &mut world.nodes[0].connection;
+    let number = connection.sending.small.flight.next_number();
+    connection.post(now, message).unwrap();
+    assert!(connection.transmit(now, &mut Vec::new()).is_some());
+    say(&mut world, NEW, |builder| {
+        builder.ping();
+        builder.flag(Flags::ACK_NOW);
+    });
+    let connection = &mut world.nodes[0].connection;
+    assert!(connection.transmit(now, &mut Vec::new()).is_some());
+    assert_eq!(connection.sending.small.flight.next_number(), number + 2);
+    let shown = |world: &World| world.nodes[0].connection.round_trips.histogram().map_or(0, |histogram| histogram.len());
+    let before = shown(&world);
+    world.now += std::time::Duration::from_micros(30);
+    say(&mut world, NEW + 1, |builder| builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[]));
+    assert_eq!(shown(&world), before + 1);
+    // Nothing new is told.
+    say(&mut world, NEW + 2, |builder| builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[]));
+    assert_eq!(shown(&world), before + 1);
 }
