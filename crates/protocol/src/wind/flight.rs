@@ -30,6 +30,13 @@ pub(crate) enum Item {
     SizeProbe,
 }
 
+impl Item {
+    /// Is it a message's?
+    fn is_content(self) -> bool {
+        matches!(self, Item::Message(_) | Item::Fragment { .. } | Item::Withdrawal(_))
+    }
+}
+
 /// Why a datagram counts as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
@@ -223,6 +230,8 @@ impl Flight {
     pub fn acknowledge(&mut self, now: Time, ack: &Acknowledgement<'_>, mut on_item: impl FnMut(Item)) -> Acked {
         let mut acked = Acked::default();
         let mut news = None;
+        // To questions a peer answers, too, that has no room for what else is in flight (WIND-5.4).
+        let mut answers = !self.probe.is_silent();
         for range in ack.ranges() {
             if !self.doubtful.is_empty() {
                 self.clear_doubts(now, &range, &mut on_item, &mut acked, &mut news);
@@ -238,10 +247,18 @@ impl Flight {
                     acked.bytes += u64::from(sent.bytes);
                     self.sizes.acked(self.first + at as u64, sent.bytes);
                 }
-                self.items.range(items).copied().for_each(&mut on_item);
+                for &item in self.items.range(items) {
+                    answers |= item.is_content();
+                    on_item(item);
+                }
             }
         }
         if let Some(news) = news {
+            if answers || acked.spurious > 0 || self.is_empty() {
+                self.probe.answered();
+            } else {
+                self.probe.only_heard();
+            }
             acked.round_trip = self.learn(now, news, ack);
         }
         acked
@@ -290,7 +307,6 @@ impl Flight {
         }
         self.last_step = self.last_step.max(now);
         self.silent_since = now;
-        self.probe.answered();
         self.trim();
         round_trip
     }

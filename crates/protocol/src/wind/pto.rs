@@ -23,8 +23,10 @@ pub(super) enum Silence {
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Probe {
     in_a_row: u32,
-    /// So many timeouts in a row only ask.
+    /// So many timeouts in a row only ask …
     patience: u32,
+    /// … but not after so many, at which the peer answered questions and nothing else.
+    heard: u32,
     /// Answers since data was last sent again in vain; counted only while there is patience to be lost.
     calm: u32,
     /// Data was sent again, and it is not known yet whether in vain.
@@ -39,7 +41,15 @@ impl Probe {
     /// Several probes must fit into the failure time, or heavy loss would look like death.
     pub fn new(failure_time: Duration) -> Probe {
         let most = PROBE_MAX.min(failure_time / 20).max(PROBE_MIN);
-        Probe { in_a_row: 0, patience: 0, calm: 0, repeated: false, most, most_of_all: most.max(failure_time / 8) }
+        Probe {
+            in_a_row: 0,
+            patience: 0,
+            heard: u32::MAX,
+            calm: 0,
+            repeated: false,
+            most,
+            most_of_all: most.max(failure_time / 8),
+        }
     }
 
     /// After the latest datagram that must be acknowledged; did that one ask for it at once?
@@ -55,8 +65,13 @@ impl Probe {
         (rtt.pessimistic() + if asked { ACK_HOLD } else { ACK_DELAY }).max(PROBE_MIN)
     }
 
+    /// So many timeouts of this silence only ask.
+    fn asks(&self) -> u32 {
+        self.patience.min(self.heard)
+    }
+
     pub fn ran_out(&mut self) -> Silence {
-        let beyond = self.in_a_row.checked_sub(self.patience);
+        let beyond = self.in_a_row.checked_sub(self.asks());
         self.in_a_row = self.in_a_row.saturating_add(1);
         self.repeated |= beyond.is_some();
         match beyond {
@@ -68,12 +83,22 @@ impl Probe {
 
     /// Has everything that was in flight been given up, and nothing been acknowledged since?
     pub fn has_given_up(&self) -> bool {
-        self.in_a_row > self.patience + TAIL_PROBES
+        self.in_a_row > self.asks() + TAIL_PROBES
     }
 
-    /// Something was acknowledged.
+    /// Has the timer run out since something was acknowledged?
+    pub fn is_silent(&self) -> bool {
+        self.in_a_row > 0
+    }
+
+    /// Questions were acknowledged, and nothing of what else is in flight: the peer is not slow, it does not get that or has no room for it.
+    pub fn only_heard(&mut self) {
+        self.heard = self.heard.min(self.in_a_row);
+    }
+
+    /// Something was acknowledged, and not only questions.
     pub fn answered(&mut self) {
-        self.in_a_row = 0;
+        (self.in_a_row, self.heard) = (0, u32::MAX);
         if self.patience > 0 {
             self.calm += 1;
             if self.calm >= PATIENCE_CALM {
@@ -95,6 +120,15 @@ impl Probe {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    impl Probe {
+        /// As after a silence that was none.
+        pub fn learn_patience(&mut self) {
+            silence(self);
+            self.answered();
+            self.was_in_vain();
+        }
+    }
 
     /// WIND-5.4.
     #[test]

@@ -2,6 +2,7 @@
 
 use super::channel::{Faults, Random};
 use super::world::{Words, World, body};
+use crate::limits::PATIENCE_MAX;
 use crate::wind::*;
 use crate::wire::SealKind;
 use std::collections::BTreeMap;
@@ -179,6 +180,27 @@ fn little_room_and_little_credit_never_deadlock() {
     let faults = Faults { loss: 0.1, reorder: 0.2, ..Faults::default() };
     let worlds: Vec<World> = (0..4).map(|seed| exchange(tight, faults, 500 + seed, 150, true)).collect();
     assert!(worlds.iter().any(|w| w.nodes.iter().any(|n| n.connection.statistics().over_limit > 0)), "the limit was reached");
+}
+
+/// WIND-5.4, WIND-6.6: patience does not keep a sender whose questions are answered from seeing that nothing of its messages is taken in.
+#[test]
+fn patience_is_no_hindrance_where_there_is_little_room() {
+    let tight = Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..Settings::default() };
+    let faults = Faults { loss: 0.1, reorder: 0.2, ..Faults::default() };
+    let took = |silences: u32| -> core::time::Duration {
+        let one = |seed| {
+            let mut world = World::established(tight, faults, seed);
+            for sending in world.nodes.iter_mut().flat_map(|node| node.connection.sending.both_mut()) {
+                (0..silences).for_each(|_| sending.flight.probe.learn_patience());
+            }
+            let begun = world.now;
+            exchange_on(&mut world, seed, 150, true, |_| {});
+            world.now - begun
+        };
+        (500..510).map(one).sum()
+    };
+    let (patient, usual) = (took(PATIENCE_MAX), took(0));
+    assert!(patient < usual * 2, "{patient:?} instead of {usual:?}");
 }
 
 /// WIND-6.5: bodies that are placed as they come take no room, so that several long ones go at once and nothing of them is sent twice.
