@@ -24,7 +24,8 @@ pub const DATAGRAM_MIN: usize = 1280 - 48;
 pub const FRAGMENT_STEP: usize = 64;
 /// The largest message body.
 pub const BODY_MAX: u64 = 1 << 40;
-/// The furthest that offset, strides and end of a strided block may reach: six bytes on the wire, and more than a process can map.
+/// The most that offset, strides, and length with all gaps of a strided block may be, each: six bytes on the wire, and more than a process
+/// can map.
 pub const STRIDE_MAX: u64 = (1 << 48) - 1;
 /// Messages known to one connection and not yet settled.
 pub const MESSAGES_IN_FLIGHT: usize = 65_536;

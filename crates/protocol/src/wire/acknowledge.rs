@@ -100,6 +100,9 @@ impl<'a> Acknowledgement<'a> {
             return None;
         }
         let below = fixed.u32()?;
+        if ranges == 0 && (largest > 0 || below > 0) {
+            return None;
+        }
         let frame = Acknowledgement {
             largest,
             told: Told { lane, credit, delay, marked, share },

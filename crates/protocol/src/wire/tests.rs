@@ -308,6 +308,22 @@ fn fields_without_meaning() {
     }
 }
 
+/// WIRE-4.2: an ACK without ranges acknowledges nothing.
+#[test]
+fn without_ranges_there_is_no_largest_number() {
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
+    builder.acknowledge(core::iter::empty(), Told::default(), &[]);
+    builder.finish(None);
+    bytes.extend([0; 4]);
+    // The frame begins at 24: its largest number at 28, the first `below` at 60.
+    for (at, value) in [(28, 0), (28, 1), (60, 1)] {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        assert_eq!(View::parse(&bytes).unwrap().frames().all(|frame| frame.is_ok()), value == 0, "{at}");
+    }
+}
+
 /// WIND-3.1: what must be acknowledged.
 #[test]
 fn what_elicits_an_acknowledgement() {
