@@ -64,7 +64,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn ask_for_memory(&mut self, at: Rank, key: u64, completion: Option<Arc<Completion>>) {
         let Some(completion) = completion else { return };
         let Self { peers, neighbours, news, .. } = self;
-        let neighbour = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut());
+        let neighbour = peers.neighbour_mut(at);
         match (neighbours.maps.find(at, key), neighbour) {
             (Some(mapped), _) => completion.settle(Ok(Value::Mapped(mapped))),
             (None, Some(neighbour)) => {
@@ -80,7 +80,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Map what a neighbour has given.
     pub(super) fn map_given(&mut self, rank: Rank) {
         let Self { peers, neighbours, news, .. } = self;
-        let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return };
+        let Some(neighbour) = peers.neighbour_mut(rank) else { return };
         while let Some(given) = neighbour.next_given() {
             // Somebody's bell may be heard with it.
             neighbours.rung = true;
@@ -108,7 +108,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn take_back_from_all(&mut self, take_back: impl Fn(&Grants) -> bool) {
         let mut given = false;
         for &rank in &self.neighbours.ranks {
-            if let Some(neighbour) = self.peers.get(rank).and_then(|peer| peer.neighbour.as_ref()) {
+            if let Some(neighbour) = self.peers.neighbour(rank) {
                 given |= take_back(&neighbour.pair.grants);
             }
         }
@@ -120,7 +120,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Is a neighbour in the middle of reaching this memory that is let in no more, under whatever number, one that means nothing any more too?
     #[must_use]
     pub fn is_reached(&self, region: &Region) -> bool {
-        let inside = |rank: &Rank| self.peer(*rank)?.neighbour.as_ref().map(|neighbour| neighbour.pair.grants.is_inside(region));
+        let inside = |rank: &Rank| self.peers.neighbour(*rank).map(|neighbour| neighbour.pair.grants.is_inside(region));
         self.neighbours.ranks.iter().any(|rank| inside(rank).unwrap_or(false))
     }
 

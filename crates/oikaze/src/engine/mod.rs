@@ -339,7 +339,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Does this peer share memory with this node?
     #[must_use]
     pub fn is_neighbour(&self, rank: Rank) -> bool {
-        self.peer(rank).is_some_and(|peer| peer.neighbour.is_some())
+        self.peers.neighbour(rank).is_some()
     }
 
     /// How this peer's connection stands now.

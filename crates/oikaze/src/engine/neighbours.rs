@@ -111,7 +111,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn wake_stirred_neighbours(&mut self) {
         let Self { neighbours, peers, .. } = self;
         for rank in &neighbours.ranks {
-            if let Some(neighbour) = peers.get_mut(*rank).and_then(|peer| peer.neighbour.as_mut()) {
+            if let Some(neighbour) = peers.neighbour_mut(*rank) {
                 neighbour.wake_if_stirred();
             }
         }
@@ -125,7 +125,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return neighbours.swaps.are_wanted();
         }
         for rank in &neighbours.ranks {
-            if let Some(neighbour) = peers.get_mut(*rank).and_then(|peer| peer.neighbour.as_mut()) {
+            if let Some(neighbour) = peers.neighbour_mut(*rank) {
                 neighbour.pair.inward.fall_asleep();
             }
         }
@@ -134,7 +134,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         make_fences();
         let mut news = neighbours.swaps.are_wanted();
         for rank in &neighbours.ranks {
-            news |= peers.get_mut(*rank).and_then(|peer| peer.neighbour.as_mut()).is_some_and(|neighbour| neighbour.has_news());
+            news |= peers.neighbour_mut(*rank).is_some_and(|neighbour| neighbour.has_news());
         }
         news
     }
@@ -146,7 +146,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut at = 0;
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
-            let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
+            let Some(neighbour) = self.peers.neighbour_mut(rank) else { continue };
             neighbour.wake_up(now);
             neighbour.note_takes(now);
             if neighbour.has_news() {
@@ -162,7 +162,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     fn hear_neighbour(&mut self, rank: Rank, now: Time) -> usize {
         let Self { peers, rma, coherence, memory, pages, bodies, .. } = self;
-        let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return 0 };
+        let Some(neighbour) = peers.neighbour_mut(rank) else { return 0 };
         let mut came = 0;
         let mut damaged = false;
         if neighbour.has_records() {
@@ -196,7 +196,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         self.map_given(rank);
         self.take_swapped(rank);
-        let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return came };
+        let Some(neighbour) = self.peers.neighbour_mut(rank) else { return came };
         neighbour.keep_promises();
         // Somebody wants memory; or room, or credit, has come for what waits.
         self.more |= neighbour.is_pressed() || neighbour.is_asked();
@@ -210,7 +210,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn next_settled(&mut self, rank: Rank) -> Result<Option<Settled>, Damaged> {
-        match self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) {
+        match self.peers.neighbour_mut(rank) {
             Some(neighbour) => neighbour.next_settled(),
             None => Ok(None),
         }
@@ -226,15 +226,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let rung = &mut neighbours.rung;
         watch.look(|called| {
             *rung = true;
-            let Some(neighbour) = peers.get_mut(called.number).and_then(|peer| peer.neighbour.as_mut()) else { return };
+            let Some(neighbour) = peers.neighbour_mut(called.number) else { return };
             if !hear(neighbour) || called.ended {
                 watch.remove(&neighbour.pair.line);
                 neighbour.has_ended();
                 *more = true;
             }
         });
-        let given =
-            |rank: &Rank| peers.get(*rank).and_then(|peer| peer.neighbour.as_ref()).is_some_and(|one| one.pair.grants.any());
+        let given = |rank: &Rank| peers.neighbour(*rank).is_some_and(|one| one.pair.grants.any());
         usize::from(neighbours.ranks.iter().any(given))
     }
 
@@ -258,7 +257,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Nobody waits for what went straight into a ring any more.
     pub(super) fn end_straight(&mut self, failure: &Failure) {
         for rank in self.neighbours.ranks.clone() {
-            if let Some(neighbour) = self.peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) {
+            if let Some(neighbour) = self.peers.neighbour_mut(rank) {
                 neighbour.end_straight(failure.clone());
             }
         }
@@ -290,7 +289,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// When a record that waits for absent pages is to be looked at again.
     pub(super) fn next_of_neighbours(&self) -> Option<Time> {
-        let next = |rank: &Rank| self.peer(*rank)?.neighbour.as_ref()?.next_timeout();
+        let next = |rank: &Rank| self.peers.neighbour(*rank)?.next_timeout();
         self.neighbours.ranks.iter().filter_map(next).min()
     }
 
@@ -302,7 +301,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
             let Self { peers, memory, now, .. } = self;
-            let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { continue };
+            let Some(neighbour) = peers.neighbour_mut(rank) else { continue };
             super::mapping::hand_over(neighbour, memory);
             neighbour.pump(memory, *now);
             neighbour.wake_if_stirred();
@@ -315,13 +314,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn next_lost(&mut self, rank: Rank) -> Option<Token> {
-        self.peers.get_mut(rank)?.neighbour.as_mut()?.next_lost()
+        self.peers.neighbour_mut(rank)?.next_lost()
     }
 
     /// Has every neighbour taken all that was put into its ring, and been told of all that it put into ours?
     pub(super) fn neighbours_are_settled(&self) -> bool {
-        let idle =
-            |rank: &Rank| self.peer(*rank).and_then(|peer| peer.neighbour.as_ref()).is_none_or(|neighbour| neighbour.is_idle());
+        let idle = |rank: &Rank| self.peers.neighbour(*rank).is_none_or(|neighbour| neighbour.is_idle());
         self.neighbours.ranks.iter().all(idle)
     }
 }

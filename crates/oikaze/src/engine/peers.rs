@@ -2,6 +2,7 @@
 
 use super::active::Active;
 use super::deadlines::Deadlines;
+use super::neighbour::Neighbour;
 use super::peer::Peer;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -62,6 +63,18 @@ impl Peers {
     /// To change in nothing that its connection would have to tell or send.
     pub fn get_mut(&mut self, rank: Rank) -> Option<&mut Peer> {
         self.slots.get_mut(rank as usize)?.as_mut()
+    }
+
+    /// The rings to one that shares memory with this node.
+    #[inline]
+    pub fn neighbour(&self, rank: Rank) -> Option<&Neighbour> {
+        self.get(rank)?.neighbour.as_deref()
+    }
+
+    /// The same, to use: no turn has to ask what has become of its connection.
+    #[inline]
+    pub fn neighbour_mut(&mut self, rank: Rank) -> Option<&mut Neighbour> {
+        self.get_mut(rank)?.neighbour.as_deref_mut()
     }
 
     /// To change: this turn will ask what has become of it.

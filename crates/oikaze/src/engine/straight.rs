@@ -39,7 +39,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// What threads see of the rings of all neighbours.
     #[must_use]
     pub fn passages(&self) -> Passages {
-        let passage = |rank| self.peer(rank)?.neighbour.as_ref().map(|neighbour| Arc::clone(&neighbour.passage));
+        let passage = |rank| self.peers.neighbour(rank).map(|neighbour| Arc::clone(&neighbour.passage));
         Passages::new((0..self.nodes).map(passage).collect(), self.ahead.clone())
     }
 
@@ -58,7 +58,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.owes_a_look() || self.ended.is_some() || before {
             return None;
         }
-        let neighbour = self.peers.get_mut(to)?.neighbour.as_mut()?;
+        let neighbour = self.peers.neighbour_mut(to)?;
         let position = neighbour.put_straight(class, tag, body)?;
         neighbour.went_straight(position, self.operations.outstanding.begin(to));
         self.straight += 1;
@@ -84,7 +84,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
             None => self.take_from_rings(from, if sends_many { STRAIGHT_TOGETHER } else { 1 }),
         }?;
-        if let Some(neighbour) = self.peers.get_mut(arrived.from).and_then(|peer| peer.neighbour.as_mut()) {
+        if let Some(neighbour) = self.peers.neighbour_mut(arrived.from) {
             neighbour.handed(arrived.body.len() as u64, self.ahead.count() == 0);
         }
         self.straight += 1;
@@ -116,7 +116,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn take_straight_from(&mut self, from: Rank, most: usize) -> Option<Arrived> {
         let Self { peers, bodies, arrived, .. } = self;
         let mut first = None;
-        peers.get_mut(from)?.neighbour.as_mut()?.take_straight(most, bodies, |class, tag, body| {
+        peers.neighbour_mut(from)?.take_straight(most, bodies, |class, tag, body| {
             let next = Arrived { from, class, tag, body };
             if first.is_none() { first = Some(next) } else { arrived.push_back(next) }
         });
@@ -125,7 +125,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Settle `completion` as the message that went straight to this neighbour and ends at this position.
     pub(super) fn promise(&mut self, peer: Rank, passage: &Passage, position: u64, completion: Arc<Completion>) {
-        let settled = match self.peers.get_mut(peer).and_then(|peer| peer.neighbour.as_mut()) {
+        let settled = match self.peers.neighbour_mut(peer) {
             Some(neighbour) => neighbour.promise(position, completion),
             None => {
                 completion.settle(passage.outcome(position).unwrap_or(Err(Failure::Left)));

@@ -204,7 +204,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return Err(completion);
         }
         let swaps = &mut neighbours.swaps;
-        let Some(neighbour) = peers.get_mut(at).and_then(|peer| peer.neighbour.as_mut()) else { return Err(completion) };
+        let Some(neighbour) = peers.neighbour_mut(at) else { return Err(completion) };
         let room = swaps.asked.iter().filter(|asked| asked.rank == at).count() < OFFERS;
         // What the other one has given must be taken: whether it can be is known before.
         let Some(mut lock) = own.lock_pages().filter(|_| room) else { return Err(completion) };
@@ -227,7 +227,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// What has become of exchanges that this neighbour was asked for.
     pub(super) fn take_swapped(&mut self, rank: Rank) {
         let Self { peers, neighbours, news, .. } = self;
-        let Some(neighbour) = peers.get_mut(rank).and_then(|peer| peer.neighbour.as_mut()) else { return };
+        let Some(neighbour) = peers.neighbour_mut(rank) else { return };
         while let Some((number, done)) = neighbour.next_swapped() {
             neighbours.rung = true;
             let asked = &mut neighbours.swaps.asked;
@@ -253,9 +253,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut at = 0;
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
-            while let Some(number) = self.neighbour(rank).and_then(Neighbour::next_swap) {
+            while let Some(number) = self.peers.neighbour_mut(rank).and_then(Neighbour::next_swap) {
                 self.neighbours.rung = true;
-                let offer = self.neighbour(rank).and_then(|neighbour| hear(neighbour, false, number));
+                let offer = self.peers.neighbour_mut(rank).and_then(|neighbour| hear(neighbour, false, number));
                 match offer.ok_or(()).and_then(|offer| self.admit(rank, offer)) {
                     Ok(wanted) => self.neighbours.swaps.wanted.push(wanted),
                     Err(()) => self.answer_swap(rank, number, false),
@@ -293,7 +293,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // Its registration may have ended meanwhile.
             let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
                 && !self.is_held(lock.region())
-                && self.neighbour(rank).and_then(|neighbour| give(neighbour, &mut lock, offer)).is_some();
+                && self.peers.neighbour_mut(rank).and_then(|neighbour| give(neighbour, &mut lock, offer)).is_some();
             self.answer_swap(rank, number, done);
             self.neighbours.swaps.settled.push(lock.region().clone());
         }
@@ -317,13 +317,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn answer_swap(&mut self, rank: Rank, number: u64, done: bool) {
-        if let Some(neighbour) = self.neighbour(rank) {
+        if let Some(neighbour) = self.peers.neighbour_mut(rank) {
             neighbour.answer_swap(number, done);
         }
-    }
-
-    fn neighbour(&mut self, rank: Rank) -> Option<&mut Neighbour> {
-        self.peers.get_mut(rank)?.neighbour.as_deref_mut()
     }
 }
 

@@ -134,7 +134,7 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
         two.a.turn(two.now);
         two.b.engine.hear_neighbours(two.now);
         let mut lock = there.region.lock_pages().unwrap();
-        let owner = two.b.engine.neighbour(0).unwrap();
+        let owner = two.b.engine.peers.neighbour_mut(0).unwrap();
         let number = owner.next_swap().unwrap();
         let offer = hear(owner, false, number).unwrap();
         let pages = offer.pages.clone();
@@ -237,7 +237,7 @@ fn nonsense_in_the_socket_ends_the_pair() {
             last.copy_from_slice(&pages.to_le_bytes());
         }
         let file = here.region.lock_pages().unwrap().pages(0).unwrap();
-        let neighbour = two.b.engine.neighbour(0).unwrap();
+        let neighbour = two.b.engine.peers.neighbour_mut(0).unwrap();
         neighbour.pair.line.say(&bytes, descriptor.then(|| file.file())).unwrap();
         neighbour.ask_to_swap(0);
         two.turn_until(|two| !two.a.engine.is_neighbour(1));
@@ -266,7 +266,7 @@ fn who_cannot_take_neither_asks_nor_answers() {
     let asked = two.a.ask(Request::Swap(Box::new(Swap { offset: free, len: here.unit, ..*swap })));
     two.a.turn(two.now);
     two.b.turn(two.now);
-    let asker = two.a.engine.neighbour(1).unwrap();
+    let asker = two.a.engine.peers.neighbour_mut(1).unwrap();
     assert!(super::super::neighbours::hear(asker) && asker.offers.is_empty(), "nothing was said");
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((pieces.region.load_u64(free), here.words()), (Ok(7), ONES));
@@ -323,8 +323,8 @@ fn as_many_may_be_under_way_in_each_direction() {
     let Some((mut two, here, _there)) = two() else { return };
     let pages = here.region.lock_pages().unwrap().pages(0).unwrap();
     let mut says = |word, number| {
-        say(two.b.engine.neighbour(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
-        super::super::neighbours::hear(two.a.engine.neighbour(1).unwrap())
+        say(two.b.engine.peers.neighbour_mut(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
+        super::super::neighbours::hear(two.a.engine.peers.neighbour_mut(1).unwrap())
     };
     for number in 0..OFFERS as u64 {
         assert!(says(QUESTION, number) && says(ANSWER, number), "{number}");

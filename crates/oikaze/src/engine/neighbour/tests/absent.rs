@@ -41,7 +41,7 @@ fn it_waits_and_everything_else_goes_on() {
     assert_eq!((two.outcome(&waiting), two.outcome(&behind)), (Ok(Value::Done), Ok(Value::Done)));
     assert_eq!((bytes_at(&region, 5 * PAGE as u64, 100), bytes_at(&region, 0, 100)), (vec![7; 100], vec![8; 100]));
     assert_eq!(
-        two.b.engine.peer(0).and_then(|peer| peer.neighbour.as_ref()).map(|ring| ring.counters().messages_in),
+        two.b.engine.peers.neighbour(0).map(|ring| ring.counters().messages_in),
         Some(2),
         "each is counted once, however often it was looked at"
     );
@@ -115,7 +115,7 @@ fn a_source_that_has_gone_again_is_waited_for() {
     source.fill(0, LEN as u64, 5).unwrap();
     let slot = two.a.engine.memory().insert_local(source).unwrap();
     let first = two.a.ask(put(there.key, 0, vec![1; LEN]));
-    while two.a.engine.peer(1).and_then(|peer| peer.neighbour.as_ref()).is_some_and(|ring| ring.counters().waited == 0) {
+    while two.a.engine.peers.neighbour(1).is_some_and(|ring| ring.counters().waited == 0) {
         let _ = two.a.ask(put(there.key, 0, vec![1; LEN]));
         let now = two.now;
         two.a.turn(now);

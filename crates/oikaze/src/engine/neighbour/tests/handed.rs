@@ -36,7 +36,7 @@ fn take_all(pair: &mut Pair) -> Vec<(Heading, u64)> {
 }
 
 fn has_its_neighbour(node: &Node) -> bool {
-    node.engine.peer(1).is_some_and(|peer| peer.neighbour.is_some())
+    node.engine.peers.neighbour(1).is_some()
 }
 
 /// MEM-18.1: the region is reached through the ring, and its owner may use the line for another one.

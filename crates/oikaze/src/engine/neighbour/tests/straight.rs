@@ -151,7 +151,7 @@ fn what_a_dead_one_left_is_read_while_others_go_straight() {
     assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
     drop(b);
     let taken_from = |a: &mut Node| {
-        if let Some(neighbour) = a.engine.peers.get_mut(1).and_then(|peer| peer.neighbour.as_mut()) {
+        if let Some(neighbour) = a.engine.peers.neighbour_mut(1) {
             neighbour.taken = true;
         }
     };

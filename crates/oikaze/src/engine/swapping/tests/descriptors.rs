@@ -31,7 +31,7 @@ fn exchanges_where_no_descriptor_is_free() {
     // A region's memory comes before what the exchanges need; so do calls.
     two.b.engine.hear_neighbours(two.now);
     let Engine { peers, memory, .. } = &mut two.b.engine;
-    let owner = peers.get_mut(0).and_then(|peer| peer.neighbour.as_mut()).unwrap();
+    let owner = peers.neighbour_mut(0).unwrap();
     super::super::super::mapping::hand_over(owner, memory);
     (0..3).for_each(|_| owner.pair.line.wake());
     two.b.turn(two.now);
