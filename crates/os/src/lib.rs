@@ -20,6 +20,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod board;
+mod bpf;
 pub mod checksum;
 pub mod counting;
 pub mod cpu;

@@ -22,6 +22,8 @@ pub struct Without {
     pub lanes: bool,
     /// Sockets of their own for the peers that are talked to most.
     pub connect: bool,
+    /// Receiving small datagrams before the kernel's IP does (a tcx program).
+    pub early: bool,
     /// IPv6.
     pub ipv6: bool,
     /// Memory shared with nodes of the same machine; they are talked to over UDP.
@@ -51,7 +53,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 15] = [
+const SWITCHES: [(&str, Switch); 16] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -60,6 +62,7 @@ const SWITCHES: [(&str, Switch); 15] = [
     ("foresee", |w| &mut w.foresee),
     ("lanes", |w| &mut w.lanes),
     ("connect", |w| &mut w.connect),
+    ("early", |w| &mut w.early),
     ("ipv6", |w| &mut w.ipv6),
     ("shm", |w| &mut w.shm),
     ("membarrier", |w| &mut w.membarrier),

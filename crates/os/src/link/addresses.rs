@@ -1,10 +1,9 @@
 //! Where this machine can be reached, and how much a path carries.
 
 use crate::interfaces::{self, Interface};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// An address of an interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,38 +24,15 @@ pub struct LocalAddress {
 /// # Errors
 /// The interfaces could not be listed.
 pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
-    let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .or_else(|_| socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None))?;
-    let mut found: Vec<LocalAddress> = interfaces::list()?.into_iter().filter_map(|one| usable(one, probe.as_fd())).collect();
+    let mut found: Vec<LocalAddress> = interfaces::list()?.into_iter().filter_map(usable).collect();
     found.sort_by_key(|local| local.loopback);
     Ok(found)
 }
 
-fn usable(one: Interface, probe: BorrowedFd<'_>) -> Option<LocalAddress> {
-    if !one.up || matches!(one.address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
-        return None;
-    }
-    let mtu = interface_mtu(&one.name, probe)?;
+fn usable(one: Interface) -> Option<LocalAddress> {
+    let mtu = one.is_usable().then(|| interfaces::mtu(&one.name))?.ok()?;
     let (address, loopback) = (SocketAddr::new(one.address, 0), one.address.is_loopback());
     Some(LocalAddress { address, interface: one.name, mtu, loopback })
-}
-
-/// By ioctl and not from /sys, which may show another network namespace.
-fn interface_mtu(name: &str, probe: BorrowedFd<'_>) -> Option<usize> {
-    // SAFETY: `ifreq` is plain data for which zeros are valid.
-    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
-    // One less than the array: the last byte stays the terminating zero.
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
-        *to = *from as libc::c_char;
-    }
-    // SAFETY: SIOCGIFMTU reads the name and writes the number in the one `ifreq` it is given.
-    let answer = unsafe { libc::ioctl(probe.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
-    if answer != 0 {
-        return None;
-    }
-    // SAFETY: the call succeeded, so the kernel has written this member.
-    usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
 }
 
 /// Bytes of the largest IP packet that the path to this address carries, as far as this machine knows: the interface's, or less
@@ -83,7 +59,7 @@ pub(super) fn payload_of(mtu: usize, to: SocketAddr) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     #[test]
     fn loopback_is_found_marked_and_last() {

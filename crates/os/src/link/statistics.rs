@@ -26,6 +26,8 @@ pub struct Statistics {
     pub datagrams_in: u64,
     /// Of these, how many were received straight into their place.
     pub in_place: u64,
+    /// Likewise, before the kernel's IP.
+    pub early: u64,
     /// Bytes of all that arrived.
     pub bytes_in: u64,
     /// System calls that brought them.
@@ -48,4 +50,6 @@ pub struct Statistics {
     pub gso: Offload,
     /// Several datagrams received as one buffer.
     pub gro: Offload,
+    /// Small datagrams received before the kernel's IP. Refused also where it is not permitted.
+    pub early_receive: Offload,
 }

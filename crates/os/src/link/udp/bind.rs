@@ -20,15 +20,18 @@ pub struct Bind {
     pub ports: Ports,
     /// Links of this machine that shall find room in `ports`.
     pub sharers: usize,
-    /// What not to use: `gso`, `gro`, `lanes`, `connect`, `ipv6`.
+    /// What not to use: `gso`, `gro`, `lanes`, `connect`, `early`, `ipv6`.
     pub without: Without,
+    /// Nothing but their UDP checksum covers the bytes of a datagram.
+    pub checked_by_udp: bool,
     /// Kernel buffer to ask for, each way.
     pub buffer: usize,
 }
 
 impl Default for Bind {
     fn default() -> Bind {
-        Bind { addresses: Vec::new(), ports: Ports::ANY, sharers: 1, without: Without::default(), buffer: SOCKET_BUFFER }
+        let without = Without::default();
+        Bind { addresses: Vec::new(), ports: Ports::ANY, sharers: 1, without, checked_by_udp: false, buffer: SOCKET_BUFFER }
     }
 }
 

@@ -13,6 +13,8 @@ const BURST: usize = 64;
 /// Who waits looks so often before anything else: what comes is seen half a look after it came, on the average, and whatever is done between two looks
 /// makes them longer.
 const LOOKS_AT_ONCE: usize = 4;
+/// And in what comes early, where a look is a load and not a system call, so often in place of each of those.
+const LOOKS_AT_RING: usize = 16;
 /// Quiet sockets are looked at every so many times.
 const LOOK_ASIDE: usize = 12;
 /// So often at most a look at quiet ones is put off, because of what the hot one has or may have at any moment.
@@ -23,6 +25,8 @@ const EXPECTED: usize = 24;
 const BULK_LATELY: usize = 64;
 /// Small messages that came within so many looks may be followed by others, for which bulk leaves room.
 const SMALL_LATELY: usize = 512;
+/// Sockets are quiet when for so many looks all that came was early.
+const SOCKET_LATELY: usize = 64;
 /// Bytes of bulk between two looks at what is small, when such came lately: less than an unloaded round trip.
 const TAKEN_AMONG_SMALL: usize = BUFFER_LEN / 2;
 /// And when none did: a turn's own cost is nothing against these.
@@ -45,6 +49,10 @@ pub(super) struct Looks {
     hot_bulk: usize,
     /// When small datagrams came last.
     small: usize,
+    /// When they came to a socket last, and not early.
+    by_socket: usize,
+    /// They come early: all sockets are quiet.
+    early: bool,
     /// When bulk did.
     bulk: usize,
     /// The latest look left bulk to the next one.
@@ -54,8 +62,8 @@ pub(super) struct Looks {
 impl Looks {
     pub(super) fn new() -> Looks {
         // Nothing has come lately.
-        let count = BULK_LATELY.max(SMALL_LATELY);
-        Looks { count, aside: 0, aside_at: count, hot: 0, hot_bulk: 0, small: 0, bulk: 0, bulk_waits: false }
+        let count = BULK_LATELY.max(SMALL_LATELY).max(SOCKET_LATELY + 1);
+        Looks { count, aside: 0, aside_at: count, hot: 0, hot_bulk: 0, small: 0, by_socket: 0, early: false, bulk: 0, bulk_waits: false }
     }
 
     /// There are more sockets of bulk from this index on: the hot one stays, for what it still has came before what they will have.
@@ -86,7 +94,10 @@ impl UdpLink {
     pub(super) fn look(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         self.looks.count = self.looks.count.wrapping_add(1);
         let now = self.looks.count;
-        let small = self.look_at_small(self.looks.hot, sink)?;
+        let mut small = self.look_at_early(sink);
+        if small == 0 && !self.looks.early {
+            small = self.look_at_small(self.looks.hot, sink)?;
+        }
         let mut taken = small;
         // Somebody may wait for what is small; bulk can wait once.
         self.looks.bulk_waits = small > 0 && !self.looks.bulk_waits;
@@ -109,12 +120,40 @@ impl UdpLink {
         }
         for _ in 0..LOOKS_AT_ONCE {
             self.looks.count = self.looks.count.wrapping_add(1);
-            let taken = self.look_at_small(self.looks.hot, sink)?;
+            if self.looks.early {
+                self.wait_for_early();
+            }
+            let mut taken = self.look_at_early(sink);
+            if taken == 0 && !self.looks.early {
+                taken = self.look_at_small(self.looks.hot, sink)?;
+            }
             if taken > 0 {
                 return Ok(taken);
             }
         }
         Ok(0)
+    }
+
+    /// What has come before the sockets got it.
+    fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
+        let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
+        let taken = early.take(BURST, &mut self.statistics, &mut |arrival| sink.take(arrival));
+        if taken > 0 {
+            self.looks.small = self.looks.count;
+            self.looks.early |= self.looks.count.wrapping_sub(self.looks.by_socket) > SOCKET_LATELY;
+        }
+        taken
+    }
+
+    /// As long as a look at a socket takes, unless something comes.
+    fn wait_for_early(&self) {
+        let Some(early) = &self.early else { return };
+        for _ in 0..LOOKS_AT_RING {
+            if !early.is_empty() {
+                break;
+            }
+            core::hint::spin_loop();
+        }
     }
 
     /// Sockets that bulk came to lately take turns: several peers send it, each to one of its own.
@@ -132,7 +171,9 @@ impl UdpLink {
     fn look_aside(&mut self, was_hot: bool, sink: &mut dyn Sink) -> io::Result<usize> {
         let small = self.connected.small.sockets.len() + self.sockets.len();
         let bulk = self.connected.bulk.sockets.len() + self.bulk.len();
-        let (others, other_bulk) = (small.saturating_sub(1), bulk.saturating_sub(1));
+        // No socket of small ones is hot where they come early.
+        let hot = usize::from(!self.looks.early);
+        let (others, other_bulk) = (small.saturating_sub(hot), bulk.saturating_sub(1));
         if others + other_bulk == 0 {
             return Ok(0);
         }
@@ -146,7 +187,7 @@ impl UdpLink {
             }
             return Ok(taken);
         }
-        let index = (self.looks.hot + 1 + turn) % small;
+        let index = (self.looks.hot + hot + turn) % small;
         let taken = self.look_at_small(index, sink)?;
         if taken > 0 && !was_hot {
             self.looks.hot = index;
@@ -180,6 +221,7 @@ impl UdpLink {
         }
         if taken > 0 {
             self.looks.small = self.looks.count;
+            (self.looks.by_socket, self.looks.early) = (self.looks.count, false);
         }
         Ok(taken)
     }

@@ -6,6 +6,7 @@
 
 mod bind;
 mod connected;
+mod early;
 mod foreseen;
 mod look;
 mod name;
@@ -24,6 +25,7 @@ use super::{Arrival, Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, 
 use crate::without::Without;
 use connected::ConnectedSet;
 use core::ops::ControlFlow;
+use early::Early;
 use foreseen::Patience;
 use look::Looks;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
@@ -55,6 +57,8 @@ pub struct UdpLink {
     bulk: Vec<Socket>,
     /// Of single peers, on either port.
     connected: PerLane<ConnectedSet>,
+    /// What comes before the small sockets get it, if that is permitted.
+    early: Option<Early>,
     /// Readable when any socket is, while somebody sleeps on it: then all sockets are in it.
     watch: OwnedFd,
     /// How many do.
@@ -84,6 +88,10 @@ impl UdpLink {
         let all = || sockets.iter().chain(&bulk);
         let watch =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| BindError::System { what: "watch sockets (epoll)", why })?;
+        let served = |ip| sockets.iter().any(|socket| socket.serves(ip));
+        let wanted = !ask.without.early && ask.sharers <= early::SHARERS_MAX;
+        let port = sockets.first().map_or(0, |socket| socket.local.port());
+        let early = if wanted { Early::open(port, served, ask.checked_by_udp).ok() } else { None };
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,
@@ -92,6 +100,7 @@ impl UdpLink {
         let statistics = Statistics {
             gso: offload(ask.without.gso, all().all(|socket| socket.gso)),
             gro: offload(ask.without.gro, all().all(|socket| socket.gro)),
+            early_receive: offload(!wanted, early.is_some()),
             send_buffer: all().map(|socket| socket.send_buffer).min().unwrap_or(0),
             receive_buffer: all().map(|socket| socket.receive_buffer).min().unwrap_or(0),
             ..Statistics::default()
@@ -106,6 +115,7 @@ impl UdpLink {
             sockets,
             bulk,
             connected: PerLane::default(),
+            early,
             watch,
             sleepers: 0,
             pool: Pool::new(),
@@ -218,7 +228,7 @@ impl UdpLink {
         let set = &mut self.connected[lane];
         let before = set.sockets.len();
         let connected = set.connect(to, own, self.buffer, &without);
-        if self.sleepers > 0 && connected.is_some_and(|socket| watch_one(&self.watch, socket).is_err()) {
+        if self.sleepers > 0 && connected.is_some_and(|socket| watch_one(&self.watch, socket.fd.as_fd()).is_err()) {
             set.give_up(before);
         }
         if lane == Lane::Bulk {
@@ -271,8 +281,8 @@ enum Route {
     None,
 }
 
-fn watch_one(watch: &OwnedFd, socket: &Socket) -> Result<(), Errno> {
-    match epoll::add(watch, &socket.fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
+fn watch_one(watch: &OwnedFd, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    match epoll::add(watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
         Err(Errno::EXIST) => Ok(()),
         done => done,
     }
@@ -338,7 +348,10 @@ impl Link for UdpLink {
     /// A socket in the set costs the sender of each datagram to it, on the same machine, and else the interrupt, half a microsecond.
     fn watch(&mut self, yes: bool) -> io::Result<()> {
         if yes {
-            self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket))?;
+            if let Some(early) = &mut self.early {
+                watch_one(&self.watch, early.shut_gate())?;
+            }
+            self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket.fd.as_fd()))?;
             self.sleepers += 1;
         } else {
             self.sleepers = self.sleepers.saturating_sub(1);
@@ -347,6 +360,10 @@ impl Link for UdpLink {
                 self.all_sockets().for_each(|socket| {
                     let _ = epoll::delete(&self.watch, &socket.fd);
                 });
+                if let Some(early) = &mut self.early {
+                    let _ = epoll::delete(&self.watch, early.fd());
+                    early.open_gate();
+                }
             }
         }
         Ok(())

@@ -1,0 +1,9 @@
+//! Programs that run in the kernel where packets come in: bpf(2), as far as it is needed here.
+
+mod assembler;
+mod system;
+
+pub(crate) use assembler::{Assembler, Condition, Instruction, Register, Width};
+pub(crate) use system::{Link, Map, attach_to_ingress, load_classifier};
+#[cfg(test)]
+pub(crate) use system::{Loaded, run_on};

@@ -1,0 +1,132 @@
+//! Small datagrams received before the kernel has gone through IP, UDP and sockets with them.
+//!
+//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts those for the link's port into a ring that this
+//! process has mapped: who looks for a datagram reads a word instead of making a system call. It takes CAP_BPF and CAP_NET_ADMIN; without, and for
+//! all that the program leaves alone, there are the sockets. It leaves with the link, however the process ends.
+//!
+//! While somebody sleeps the gate is shut, and all goes to the sockets, which wake. That nothing is left behind in the ring is Dekker's: who sleeps
+//! shuts the gate and then looks whether the ring is empty; the program claims its place in the ring and then looks whether the gate is open.
+//!
+//! What is taken so has not passed the firewall's rules for input, nor the kernel's check of the UDP checksum, which is made here where nothing
+//! else covers the bytes.
+
+mod packet;
+mod program;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use super::super::{Arrival, Statistics};
+use crate::bpf::{self, Map};
+use crate::interfaces;
+use crate::memory::MemoryError;
+use crate::memory::mapping::Mapping;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+use program::{RECORD_HEAD, program};
+use ring::Ring;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// Bytes of the ring. What finds no room in it goes to the sockets. Two of these would hold more, but not stay in a core's cache.
+const RING: u32 = 256 << 10;
+/// Addresses that the program looks for; at others all goes to the sockets.
+const ADDRESSES_MAX: usize = 16;
+/// Links of one machine that have programs at its interfaces: each costs every packet that comes in.
+pub(super) const SHARERS_MAX: usize = 8;
+
+/// Programs at this machine's interfaces, and the ring that they fill.
+#[derive(Debug)]
+pub(super) struct Early {
+    ring: Ring,
+    gate: Mapping,
+    /// One for each interface.
+    _links: Vec<bpf::Link>,
+    /// The bytes of a datagram are covered by its UDP checksum alone.
+    checked: bool,
+}
+
+impl Early {
+    /// Programs for this port, at those addresses of ours that are `served`; `checked`: the UDP checksum is looked at.
+    ///
+    /// # Errors
+    /// EPERM and the like: not permitted. EINVAL: the kernel is too old. ENODEV: no Ethernet interface has such an address.
+    pub(super) fn open(port: u16, served: impl Fn(IpAddr) -> bool, checked: bool) -> Result<Early, Errno> {
+        let (ips, numbers) = ethernet(served)?;
+        if numbers.is_empty() {
+            return Err(Errno::NODEV);
+        }
+        let gate_map = Map::shared(core::mem::size_of::<u32>() as u32)?;
+        let ring = Ring::new(RING)?;
+        let gate = Mapping::of_part_of_file(gate_map.as_fd(), 0, rustix::param::page_size(), true);
+        let gate = gate.map_err(|_: MemoryError| Errno::NOMEM)?;
+        let program = program(port, &ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
+        let program = bpf::load_classifier(&program)?;
+        let links: Vec<bpf::Link> =
+            numbers.into_iter().map(|number| bpf::attach_to_ingress(&program, number)).collect::<Result<_, _>>()?;
+        let early = Early { ring, gate, _links: links, checked };
+        early.set_gate(true);
+        Ok(early)
+    }
+
+    fn set_gate(&self, open: bool) {
+        // SAFETY: the first word of a mapped page, aligned; the kernel only reads it.
+        unsafe { self.gate.base().cast::<AtomicU32>().as_ref() }.store(open.into(), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Nobody sleeps: datagrams come into the ring.
+    pub(super) fn open_gate(&mut self) {
+        self.set_gate(true);
+    }
+
+    /// From here on they go to the sockets; what came before makes the descriptor readable, until it is taken.
+    pub(super) fn shut_gate(&mut self) -> BorrowedFd<'_> {
+        self.set_gate(false);
+        self.ring.tell();
+        self.ring.fd()
+    }
+
+    /// The descriptor of [`Early::shut_gate`].
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.ring.fd()
+    }
+
+    /// Has nothing come? A load.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Take `most` datagrams at most; how many there were.
+    pub(super) fn take(&mut self, most: usize, statistics: &mut Statistics, take: &mut dyn FnMut(Arrival<'_>)) -> usize {
+        let checked = self.checked;
+        let mut datagrams = 0;
+        self.ring.take(most, &mut |record| match read(record, checked) {
+            Some(arrival) => {
+                datagrams += 1;
+                statistics.bytes_in += arrival.bytes.len() as u64;
+                take(arrival);
+            }
+            None => statistics.truncated += 1,
+        });
+        statistics.datagrams_in += datagrams as u64;
+        statistics.early += datagrams as u64;
+        datagrams
+    }
+}
+
+/// The datagram in a record.
+fn read(record: &[u8], checked: bool) -> Option<Arrival<'_>> {
+    let (len, _) = record.split_first_chunk::<4>()?;
+    let packet = record.get(RECORD_HEAD..)?.get(..u32::from_ne_bytes(*len) as usize)?;
+    packet::datagram(packet, checked)
+}
+
+/// The addresses that are served at Ethernet interfaces, and the numbers of these.
+fn ethernet(served: impl Fn(IpAddr) -> bool) -> Result<(Vec<IpAddr>, BTreeSet<u32>), Errno> {
+    let all = interfaces::list().map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))?;
+    let ours = |one: &interfaces::Interface| one.is_usable() && served(one.address) && interfaces::is_ethernet(&one.name);
+    Ok(all.into_iter().filter(ours).take(ADDRESSES_MAX).map(|one| (one.address, one.index)).unzip())
+}

@@ -1,0 +1,196 @@
+//! What a record holds: an IP packet with a UDP datagram in it. The kernel's own checks were left out on the way, so they are made here.
+
+use super::super::super::Arrival;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Bytes of headers: IPv4 without options, IPv6 without extensions, UDP.
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+const UDP: usize = 8;
+/// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
+const CE: u8 = 3;
+
+/// The datagram; `None` if the packet contradicts itself, or is `checked` and its UDP checksum is wrong. What lies behind the datagram is padding
+/// of the frame.
+pub(super) fn datagram(packet: &[u8], checked: bool) -> Option<Arrival<'_>> {
+    let (ip, mark, udp, addresses) = match packet.first()? >> 4 {
+        4 => v4(packet)?,
+        6 => v6(packet)?,
+        _ => return None,
+    };
+    let (header, _) = udp.split_first_chunk::<UDP>()?;
+    let [from, from_low, _, _, len, len_low, sum, sum_low] = *header;
+    let len = usize::from(u16::from_be_bytes([len, len_low]));
+    let datagram = udp.get(..len)?;
+    let bytes = datagram.get(UDP..)?;
+    if checked && !is_unaltered(datagram, addresses, u16::from_ne_bytes([sum, sum_low]), ip.is_ipv4()) {
+        return None;
+    }
+    let from = SocketAddr::new(ip, u16::from_be_bytes([from, from_low]));
+    Some(Arrival { from, bytes, congested: mark & CE == CE })
+}
+
+/// The sender, the byte with the mark, what lies behind the header, and both addresses as they lie in it.
+type Parts<'a> = (IpAddr, u8, &'a [u8], &'a [u8]);
+
+fn v4(packet: &[u8]) -> Option<Parts<'_>> {
+    let (header, _) = packet.split_first_chunk::<IPV4>()?;
+    // RFC 1122, section 3.2.1.2: what the header's checksum contradicts is dropped.
+    if header[0] != 0x45 || folded(sum(header)) != u16::MAX {
+        return None;
+    }
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let addresses = packet.get(12..IPV4)?;
+    let from = Ipv4Addr::from(*addresses.first_chunk::<4>()?);
+    Some((from.into(), header[1], packet.get(IPV4..total)?, addresses))
+}
+
+fn v6(packet: &[u8]) -> Option<Parts<'_>> {
+    let (header, _) = packet.split_first_chunk::<IPV6>()?;
+    let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let addresses = packet.get(8..IPV6)?;
+    let from = Ipv6Addr::from(*addresses.first_chunk::<16>()?);
+    // The traffic class stands across two bytes (RFC 8200, section 3): its last two bits are in the second.
+    Some((from.into(), header[1] >> 4, packet.get(IPV6..)?.get(..payload)?, addresses))
+}
+
+/// Does the UDP checksum (RFC 768) hold? Where the sender is a virtual device of this machine, its kernel leaves it to the card that is not
+/// there: then only the addresses are summed up, and nothing has been on a wire.
+fn is_unaltered(datagram: &[u8], addresses: &[u8], told: u16, may_be_none: bool) -> bool {
+    const PROTOCOL: u16 = 17;
+    if told == 0 {
+        return may_be_none;
+    }
+    let beside = sum(addresses) + u64::from((datagram.len() as u16).to_be()) + u64::from(PROTOCOL.to_be());
+    folded(beside + sum(datagram)) == u16::MAX || folded(beside) == told
+}
+
+/// 16-bit words as they lie, added up (RFC 1071); an odd byte is filled up with zero.
+fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let rest_as_word = rest.iter().enumerate().map(|(at, byte)| u64::from(*byte) << (8 * at)).sum::<u64>();
+    words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum::<u64>() + rest_as_word
+}
+
+/// The sum in one word: carries are added at the other end.
+fn folded(sum: u64) -> u16 {
+    let mut sum = sum;
+    while sum > u64::from(u16::MAX) {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A packet as a kernel would send it.
+    pub(in super::super) fn packet(from: SocketAddr, to: SocketAddr, mark: u8, body: &[u8]) -> Vec<u8> {
+        let len = (UDP + body.len()) as u16;
+        let (mut packet, addresses) = match (from.ip(), to.ip()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let mut header = vec![0x45, mark];
+                header.extend((IPV4 as u16 + len).to_be_bytes());
+                header.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+                let addresses = [a.octets(), b.octets()].concat();
+                header.extend(&addresses);
+                let sum = !slow_sum(&[&header]);
+                header[10..12].copy_from_slice(&sum.to_be_bytes());
+                (header, addresses)
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let mut header = vec![0x60, mark << 4, 0, 0];
+                header.extend(len.to_be_bytes());
+                header.extend([17, 64]);
+                let addresses = [a.octets(), b.octets()].concat();
+                header.extend(&addresses);
+                (header, addresses)
+            }
+            _ => unreachable!("one family"),
+        };
+        let mut udp: Vec<u8> = [from.port(), to.port(), len, 0].into_iter().flat_map(u16::to_be_bytes).collect();
+        udp.extend(body);
+        let sum = match !slow_sum(&[&addresses, &[0, 17], &len.to_be_bytes(), &udp]) {
+            0 => 0xffff,
+            sum => sum,
+        };
+        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        packet.extend(udp);
+        packet
+    }
+
+    /// As RFC 1071 says it.
+    fn slow_sum(parts: &[&[u8]]) -> u16 {
+        let bytes = parts.concat();
+        let mut sum: u32 = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0))).sum();
+        while sum >> 16 > 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    fn ends() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
+        let ports = (any::<u16>(), any::<u16>());
+        let v4 = (any::<[u8; 4]>(), any::<[u8; 4]>()).prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
+        let v6 = (any::<[u8; 16]>(), any::<[u8; 16]>()).prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
+        (prop_oneof![v4, v6], ports).prop_map(|((a, b), (p, q))| (SocketAddr::new(a, p), SocketAddr::new(b, q)))
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_sent_is_read(
+            (from, to) in ends(),
+            mark in 0_u8..4,
+            body in proptest::collection::vec(any::<u8>(), 0..300),
+            padding in 0_usize..20,
+        ) {
+            let mut packet = packet(from, to, mark, &body);
+            packet.resize(packet.len() + padding, 0);
+            for checked in [false, true] {
+                let arrival = datagram(&packet, checked).unwrap();
+                prop_assert_eq!((arrival.from, arrival.bytes, arrival.congested), (from, &body[..], mark == 3));
+            }
+        }
+
+        /// A bit that fell over is seen, where it is looked for.
+        #[test]
+        fn what_was_altered_is_not_read((from, to) in ends(), body in proptest::collection::vec(any::<u8>(), 1..300), bit: usize) {
+            let mut altered = packet(from, to, 0, &body);
+            let bits = 8 * body.len();
+            let at = 8 * altered.len() - bits + bit % bits;
+            altered[at / 8] ^= 1 << (at % 8);
+            prop_assert!(datagram(&altered, true).is_none());
+            prop_assert_eq!(datagram(&altered, false).unwrap().bytes.len(), body.len());
+        }
+
+        #[test]
+        fn nonsense_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..100), first in prop_oneof![Just(0x45_u8), Just(0x60), any::<u8>()]) {
+            let mut bytes = bytes;
+            if let Some(byte) = bytes.first_mut() {
+                *byte = first;
+            }
+            for checked in [false, true] {
+                if let Some(arrival) = datagram(&bytes, checked) {
+                    prop_assert!(arrival.bytes.len() < bytes.len());
+                }
+            }
+        }
+    }
+
+    /// What the kernel of a virtual device leaves undone.
+    #[test]
+    fn a_sum_of_the_addresses_alone_is_believed() {
+        let (from, to) = ("10.1.2.3:7".parse().unwrap(), "10.1.2.4:9".parse().unwrap());
+        let mut packet = packet(from, to, 0, b"body");
+        let len = (UDP + 4) as u16;
+        let partial = slow_sum(&[&packet[12..20], &[0, 17], &len.to_be_bytes()]);
+        packet[26..28].copy_from_slice(&partial.to_be_bytes());
+        assert_eq!(datagram(&packet, true).unwrap().bytes, b"body");
+        packet[26..28].fill(0);
+        assert_eq!(datagram(&packet, true).unwrap().bytes, b"body");
+        packet[26] = 1;
+        assert!(datagram(&packet, true).is_none());
+    }
+}

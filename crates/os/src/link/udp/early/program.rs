@@ -1,0 +1,189 @@
+//! The program that stands where packets come in.
+//!
+//! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
+//! in fragments, joined by the kernel, too long, for other addresses, or for which the ring has no room.
+
+use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
+use rustix::fd::BorrowedFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Bytes of a record before the packet: how long it is, and nothing, so that it is aligned.
+pub(super) const RECORD_HEAD: usize = 8;
+/// Bytes of the records there are; one is as long as the first of these that its packet fits in. The last takes any packet of an MTU of 9000.
+pub(super) const RECORDS: [u16; 3] = [256, 2048, 9216];
+
+/// Bytes of an Ethernet header.
+const ETHERNET: i16 = 14;
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+const UDP: u32 = 17;
+/// More Fragments, and the offset (RFC 791, section 3.1).
+const FRAGMENT: u16 = 0x3fff;
+
+/// Fields of `struct __sk_buff` (linux/bpf.h).
+mod packet {
+    pub(super) const LEN: i16 = 0;
+    pub(super) const KIND: i16 = 4;
+    pub(super) const BYTES: i16 = 76;
+    pub(super) const BYTES_END: i16 = 80;
+    pub(super) const JOINED: i16 = 176;
+}
+
+/// Helpers of the kernel, by number (linux/bpf.h).
+mod helper {
+    pub(super) const LOAD_BYTES: i32 = 26;
+    pub(super) const RING_RESERVE: i32 = 131;
+    pub(super) const RING_SUBMIT: i32 = 132;
+    pub(super) const RING_DISCARD: i32 = 133;
+}
+/// `BPF_RB_NO_WAKEUP`: who wants the record looks for it.
+const NOBODY_SLEEPS: i32 = 1;
+/// `TCX_NEXT`: the packet goes on as if nobody had looked.
+pub(super) const PASSED: i32 = -1;
+/// `TC_ACT_SHOT`: nobody else gets it.
+pub(super) const TAKEN: i32 = 2;
+
+/// Places in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Six,
+    NotThis(usize),
+    Ours,
+    Reserve,
+    Discard,
+    Pass,
+}
+
+/// The program for this port at these addresses. `gate` is a word that says whether packets are taken. `None`: too many addresses.
+pub(super) fn program(
+    port: u16,
+    addresses: &[IpAddr],
+    ring: BorrowedFd<'_>,
+    gate: BorrowedFd<'_>,
+) -> Option<Vec<Instruction>> {
+    let [result, first, second, third, fourth, scratch, context, record, length] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(Register);
+    let stack_word = -8;
+    let mut p = Assembler::new();
+    p.copy(context, first);
+    // Only what is for this host (PACKET_HOST is 0), as it came.
+    p.load(Width::Four, scratch, context, packet::KIND);
+    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    p.load(Width::Four, scratch, context, packet::JOINED);
+    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    p.load(Width::Four, length, context, packet::LEN);
+    p.load(Width::Four, second, context, packet::BYTES);
+    p.load(Width::Four, third, context, packet::BYTES_END);
+    p.copy(fourth, second);
+    p.add(fourth, i32::from(ETHERNET) + 20 + 8);
+    p.jump_if_above(fourth, third, At::Pass);
+    p.load(Width::Two, scratch, second, 12);
+    p.jump_if(scratch, Condition::Equal, on_wire(IPV6 as u16), At::Six);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(IPV4 as u16), At::Pass);
+    ipv4(&mut p, port, addresses);
+    p.place(At::Six);
+    p.copy(fourth, second);
+    p.add(fourth, i32::from(ETHERNET) + 40 + 8);
+    p.jump_if_above(fourth, third, At::Pass);
+    ipv6(&mut p, port, addresses);
+
+    p.place(At::Ours);
+    p.map_value(first, gate);
+    p.load(Width::Four, scratch, first, 0);
+    p.jump_if(scratch, Condition::Equal, 0, At::Pass);
+    p.add(length, -i32::from(ETHERNET));
+    p.jump_if(length, Condition::Below, 20 + 8, At::Pass);
+    let longest = |record: u16| u32::from(record) - RECORD_HEAD as u32;
+    let [small, middle, large] = RECORDS;
+    p.jump_if(length, Condition::Above, longest(large), At::Pass);
+    p.set(second, large.into());
+    p.jump_if(length, Condition::Above, longest(middle), At::Reserve);
+    p.set(second, middle.into());
+    p.jump_if(length, Condition::Above, longest(small), At::Reserve);
+    p.set(second, small.into());
+
+    p.place(At::Reserve);
+    p.map(first, ring);
+    p.set(third, 0);
+    p.call(helper::RING_RESERVE);
+    // All 64 bits: the kernel wants to know that it is no null.
+    p.jump_if_null(result, At::Pass);
+    p.copy(record, result);
+    // Who shuts the gate and then finds the ring empty finds nothing later: either it sees this record, or it is seen here that the gate is shut.
+    p.full_barrier(stack_word, scratch);
+    p.map_value(first, gate);
+    p.load(Width::Four, scratch, first, 0);
+    p.jump_if(scratch, Condition::Equal, 0, At::Discard);
+    p.store(Width::Four, record, 0, length);
+    p.copy(first, context);
+    p.set(second, ETHERNET.into());
+    p.copy(third, record);
+    p.add(third, RECORD_HEAD as i32);
+    p.copy(fourth, length);
+    p.call(helper::LOAD_BYTES);
+    p.jump_if(result, Condition::NotEqual, 0, At::Discard);
+    p.copy(first, record);
+    p.set(second, NOBODY_SLEEPS);
+    p.call(helper::RING_SUBMIT);
+    p.exit_with(TAKEN);
+
+    p.place(At::Discard);
+    p.copy(first, record);
+    p.set(second, NOBODY_SLEEPS);
+    p.call(helper::RING_DISCARD);
+    p.place(At::Pass);
+    p.exit_with(PASSED);
+    p.finish()
+}
+
+/// From here to [`At::Ours`] or [`At::Pass`]: 42 bytes of the packet are at register 2. Without options (an IHL of 5), not a fragment.
+fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
+    let (bytes, scratch) = (Register(2), Register(5));
+    p.load(Width::One, scratch, bytes, ETHERNET);
+    p.jump_if(scratch, Condition::NotEqual, 0x45, At::Pass);
+    p.load(Width::Two, scratch, bytes, ETHERNET + 6);
+    p.and(scratch, on_wire(FRAGMENT) as i32);
+    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    p.load(Width::One, scratch, bytes, ETHERNET + 9);
+    p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
+    p.load(Width::Two, scratch, bytes, ETHERNET + 20 + 2);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    p.load(Width::Four, scratch, bytes, ETHERNET + 16);
+    for address in addresses.iter().filter_map(v4) {
+        p.jump_if(scratch, Condition::Equal, u32::from_ne_bytes(address.octets()), At::Ours);
+    }
+    p.jump(At::Pass);
+}
+
+/// Likewise, 62 bytes. Without extension headers.
+fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
+    let (bytes, scratch) = (Register(2), Register(5));
+    p.load(Width::One, scratch, bytes, ETHERNET);
+    p.and(scratch, 0xf0);
+    p.jump_if(scratch, Condition::NotEqual, 0x60, At::Pass);
+    p.load(Width::One, scratch, bytes, ETHERNET + 6);
+    p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
+    p.load(Width::Two, scratch, bytes, ETHERNET + 40 + 2);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    for (number, address) in addresses.iter().filter_map(v6).enumerate() {
+        for (word, at) in address.octets().as_chunks::<4>().0.iter().zip((ETHERNET + 24..).step_by(4)) {
+            p.load(Width::Four, scratch, bytes, at);
+            p.jump_if(scratch, Condition::NotEqual, u32::from_ne_bytes(*word), At::NotThis(number));
+        }
+        p.jump(At::Ours);
+        p.place(At::NotThis(number));
+    }
+    p.jump(At::Pass);
+}
+
+/// Two bytes as they lie in a packet, loaded by this machine.
+const fn on_wire(value: u16) -> u32 {
+    value.to_be() as u32
+}
+
+fn v4(address: &IpAddr) -> Option<Ipv4Addr> {
+    if let IpAddr::V4(v4) = address { Some(*v4) } else { None }
+}
+
+fn v6(address: &IpAddr) -> Option<Ipv6Addr> {
+    if let IpAddr::V6(v6) = address { Some(*v6) } else { None }
+}
