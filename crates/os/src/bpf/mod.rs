@@ -4,6 +4,6 @@ mod assembler;
 mod system;
 
 pub(crate) use assembler::{Assembler, Condition, Instruction, Register, Width};
-pub(crate) use system::{Link, Map, attach_to_ingress, load_classifier};
 #[cfg(test)]
-pub(crate) use system::{Loaded, run_on};
+pub(crate) use system::run_on;
+pub(crate) use system::{Link, Loaded, Map, attach_to_ingress, load_classifier};

@@ -9,6 +9,7 @@ mod addresses;
 mod conformance;
 mod fault;
 pub mod floor;
+pub mod ip;
 mod sink;
 mod statistics;
 mod tap;

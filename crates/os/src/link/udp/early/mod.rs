@@ -10,14 +10,13 @@
 //! What is taken so has not passed the firewall's rules for input, nor the kernel's check of the UDP checksum, which is made here where nothing
 //! else covers the bytes.
 
-mod packet;
 mod program;
 mod ring;
 #[cfg(test)]
 mod tests;
 
-use super::super::{Arrival, Statistics};
-use crate::bpf::{self, Map};
+use super::super::{Arrival, Statistics, ip};
+use crate::bpf::{self, Loaded, Map};
 use crate::interfaces;
 use crate::memory::MemoryError;
 use crate::memory::mapping::Mapping;
@@ -29,8 +28,8 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Bytes of the ring. What finds no room in it goes to the sockets. Two of these would hold more, but not stay in a core's cache.
-const RING: u32 = 256 << 10;
+/// Bytes of the ring. What finds no room in it goes to the sockets.
+const RING: u32 = 512 << 10;
 /// Addresses that the program looks for; at others all goes to the sockets.
 const ADDRESSES_MAX: usize = 16;
 /// Links of one machine that have programs at its interfaces: each costs every packet that comes in.
@@ -41,8 +40,8 @@ pub(super) const SHARERS_MAX: usize = 8;
 pub(super) struct Early {
     ring: Ring,
     gate: Mapping,
-    /// One for each interface.
-    _links: Vec<bpf::Link>,
+    /// One for each interface; dropped with the rest.
+    links: Vec<bpf::Link>,
     /// The bytes of a datagram are covered by its UDP checksum alone.
     checked: bool,
 }
@@ -57,17 +56,22 @@ impl Early {
         if numbers.is_empty() {
             return Err(Errno::NODEV);
         }
+        let (mut early, program) = Early::at_no_interface(port, &ips, checked)?;
+        early.links = numbers.into_iter().map(|number| bpf::attach_to_ingress(&program, number)).collect::<Result<_, _>>()?;
+        Ok(early)
+    }
+
+    /// And the program, which nothing comes to yet.
+    fn at_no_interface(port: u16, ips: &[IpAddr], checked: bool) -> Result<(Early, Loaded), Errno> {
         let gate_map = Map::shared(core::mem::size_of::<u32>() as u32)?;
         let ring = Ring::new(RING)?;
         let gate = Mapping::of_part_of_file(gate_map.as_fd(), 0, rustix::param::page_size(), true);
         let gate = gate.map_err(|_: MemoryError| Errno::NOMEM)?;
-        let program = program(port, &ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
+        let program = program(port, ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
         let program = bpf::load_classifier(&program)?;
-        let links: Vec<bpf::Link> =
-            numbers.into_iter().map(|number| bpf::attach_to_ingress(&program, number)).collect::<Result<_, _>>()?;
-        let early = Early { ring, gate, _links: links, checked };
+        let early = Early { ring, gate, links: Vec::new(), checked };
         early.set_gate(true);
-        Ok(early)
+        Ok((early, program))
     }
 
     fn set_gate(&self, open: bool) {
@@ -103,7 +107,7 @@ impl Early {
     pub(super) fn take(&mut self, most: usize, statistics: &mut Statistics, take: &mut dyn FnMut(Arrival<'_>)) -> usize {
         let checked = self.checked;
         let mut datagrams = 0;
-        self.ring.take(most, &mut |record| match read(record, checked) {
+        self.ring.take(most, &mut |record| match packet_of(record).and_then(|packet| ip::datagram(packet, checked)) {
             Some(arrival) => {
                 datagrams += 1;
                 statistics.bytes_in += arrival.bytes.len() as u64;
@@ -117,11 +121,10 @@ impl Early {
     }
 }
 
-/// The datagram in a record.
-fn read(record: &[u8], checked: bool) -> Option<Arrival<'_>> {
+/// The packet in a record.
+fn packet_of(record: &[u8]) -> Option<&[u8]> {
     let (len, _) = record.split_first_chunk::<4>()?;
-    let packet = record.get(RECORD_HEAD..)?.get(..u32::from_ne_bytes(*len) as usize)?;
-    packet::datagram(packet, checked)
+    record.get(RECORD_HEAD..)?.get(..u32::from_ne_bytes(*len) as usize)
 }
 
 /// The addresses that are served at Ethernet interfaces, and the numbers of these.

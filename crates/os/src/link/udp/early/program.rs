@@ -1,7 +1,7 @@
 //! The program that stands where packets come in.
 //!
 //! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
-//! in fragments, joined by the kernel, too long, for other addresses, or for which the ring has no room.
+//! in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
 
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
@@ -24,6 +24,7 @@ const FRAGMENT: u16 = 0x3fff;
 mod packet {
     pub(super) const LEN: i16 = 0;
     pub(super) const KIND: i16 = 4;
+    pub(super) const TAGGED: i16 = 20;
     pub(super) const BYTES: i16 = 76;
     pub(super) const BYTES_END: i16 = 80;
     pub(super) const JOINED: i16 = 176;
@@ -65,8 +66,10 @@ pub(super) fn program(
     let stack_word = -8;
     let mut p = Assembler::new();
     p.copy(context, first);
-    // Only what is for this host (PACKET_HOST is 0), as it came.
+    // Only what is for this host (PACKET_HOST is 0), as it came, and one by one.
     p.load(Width::Four, scratch, context, packet::KIND);
+    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    p.load(Width::Four, scratch, context, packet::TAGGED);
     p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
     p.load(Width::Four, scratch, context, packet::JOINED);
     p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);

@@ -1,6 +1,6 @@
-//! What a record holds: an IP packet with a UDP datagram in it. The kernel's own checks were left out on the way, so they are made here.
+//! IP packets with a UDP datagram in them, that the kernel has not looked at: its checks are made here.
 
-use super::super::super::Arrival;
+use super::Arrival;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes of headers: IPv4 without options, IPv6 without extensions, UDP.
@@ -10,9 +10,10 @@ const UDP: usize = 8;
 /// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
 const CE: u8 = 3;
 
-/// The datagram; `None` if the packet contradicts itself, or is `checked` and its UDP checksum is wrong. What lies behind the datagram is padding
-/// of the frame.
-pub(super) fn datagram(packet: &[u8], checked: bool) -> Option<Arrival<'_>> {
+/// The datagram in an IP packet (version 4 without options, or 6 without extensions); `None` if the packet contradicts itself, or is `checked` and
+/// its UDP checksum is wrong. What lies behind the datagram is padding of the frame.
+#[must_use]
+pub fn datagram(packet: &[u8], checked: bool) -> Option<Arrival<'_>> {
     let (ip, mark, udp, addresses) = match packet.first()? >> 4 {
         4 => v4(packet)?,
         6 => v6(packet)?,
@@ -82,12 +83,12 @@ fn folded(sum: u64) -> u16 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::link) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// A packet as a kernel would send it.
-    pub(in super::super) fn packet(from: SocketAddr, to: SocketAddr, mark: u8, body: &[u8]) -> Vec<u8> {
+    pub(in crate::link) fn packet(from: SocketAddr, to: SocketAddr, mark: u8, body: &[u8]) -> Vec<u8> {
         let len = (UDP + body.len()) as u16;
         let (mut packet, addresses) = match (from.ip(), to.ip()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {
