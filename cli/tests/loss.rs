@@ -77,10 +77,10 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// What this namespace takes in of UDP is dropped so often.
+/// What this namespace sends of UDP is dropped so often, at its device: what comes in may be taken before any filter.
 fn drop_some(namespace: &str, percent: u32) -> bool {
     let rules = format!(
-        "table inet oikaze {{ chain arrivals {{ type filter hook input priority 0; meta l4proto udp numgen random mod 100 < {percent} drop; }}; }}"
+        "table netdev oikaze {{ chain leaving {{ type filter hook egress device eth0 priority 0; meta l4proto udp numgen random mod 100 < {percent} drop; }}; }}"
     );
     let mut nft = Command::new("ip");
     nft.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::null());

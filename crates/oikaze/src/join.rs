@@ -4,7 +4,7 @@ use crate::engine::{Engine, Setup};
 use crate::handle::Handles;
 use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates, processors_here};
 use crate::job::neighbours::Neighbourhood;
-use crate::job::{self, Bootstrap, JobError};
+use crate::job::{self, Bootstrap, Checksum, JobError};
 use crate::node::{Node, RealEngine, Wish};
 use crate::observe::Publisher;
 use crate::{Error, Job, Result};
@@ -74,7 +74,8 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
 
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
-    let udp = UdpLink::bind(&Bind { ports, sharers: bootstrap.local_size() as usize, without, ..Bind::default() })
+    let checked_by_udp = bootstrap.settings().checksum == Some(Checksum::Header);
+    let udp = UdpLink::bind(&Bind { ports, sharers: bootstrap.local_size() as usize, without, checked_by_udp, ..Bind::default() })
         .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
     let port = udp.port();
     Ok(match &bootstrap.settings().fault {

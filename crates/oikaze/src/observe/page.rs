@@ -68,6 +68,7 @@ counters! {
         pub calls_out: u64,
         pub datagrams_in: u64,
         pub in_place: u64,
+        pub early: u64,
         pub bytes_in: u64,
         pub calls_in: u64,
         pub would_block: u64,
@@ -83,7 +84,7 @@ counters! {
 impl From<link::Statistics> for LinkCounters {
     fn from(link: link::Statistics) -> Self {
         let link::Statistics { datagrams_out, bytes_out, calls_out, datagrams_in, bytes_in, calls_in, .. } = link;
-        let link::Statistics { in_place, would_block, unreachable, too_big, truncated, overflowed, .. } = link;
+        let link::Statistics { in_place, early, would_block, unreachable, too_big, truncated, overflowed, .. } = link;
         let (send_buffer, receive_buffer) = (link.send_buffer as u64, link.receive_buffer as u64);
         Self {
             datagrams_out,
@@ -91,6 +92,7 @@ impl From<link::Statistics> for LinkCounters {
             calls_out,
             datagrams_in,
             in_place,
+            early,
             bytes_in,
             calls_in,
             would_block,

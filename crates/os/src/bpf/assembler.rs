@@ -162,10 +162,10 @@ impl<L: Copy + PartialEq + core::fmt::Debug> Assembler<L> {
         self.push(JUMP | OF_REGISTER | Condition::Above.bits(), left, right.0, 0, 0);
     }
 
-    /// Go to `place` if a pointer leads nowhere: it is known to lead somewhere afterwards.
-    pub(crate) fn jump_if_null(&mut self, pointer: Register, place: L) {
+    /// Go to `place` if all 64 bits are zero. A pointer is known to lead somewhere afterwards.
+    pub(crate) fn jump_if_null(&mut self, value: Register, place: L) {
         self.jumps.push((self.instructions.len(), place));
-        self.push(JUMP | Condition::Equal.bits(), pointer, 0, 0, 0);
+        self.push(JUMP | Condition::Equal.bits(), value, 0, 0, 0);
     }
 
     /// Go to `place`.

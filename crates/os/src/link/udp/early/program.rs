@@ -1,7 +1,7 @@
 //! The program that stands where packets come in.
 //!
 //! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
-//! in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
+//! handshakes (so that who is kept out by a firewall stays out), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
 
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
@@ -17,6 +17,11 @@ const ETHERNET: i16 = 14;
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 const UDP: u32 = 17;
+/// Bytes before the datagram: of IP, without options or extensions, and of UDP.
+const V4_HEADERS: i16 = 20 + 8;
+const V6_HEADERS: i16 = 40 + 8;
+/// And those with which it begins: whose it is, 0 in a handshake (WIRE-2.1).
+const CONNECTION: i16 = 8;
 /// More Fragments, and the offset (RFC 791, section 3.1).
 const FRAGMENT: u16 = 0x3fff;
 
@@ -77,7 +82,7 @@ pub(super) fn program(
     p.load(Width::Four, second, context, packet::BYTES);
     p.load(Width::Four, third, context, packet::BYTES_END);
     p.copy(fourth, second);
-    p.add(fourth, i32::from(ETHERNET) + 20 + 8);
+    p.add(fourth, (ETHERNET + V4_HEADERS + CONNECTION).into());
     p.jump_if_above(fourth, third, At::Pass);
     p.load(Width::Two, scratch, second, 12);
     p.jump_if(scratch, Condition::Equal, on_wire(IPV6 as u16), At::Six);
@@ -85,7 +90,7 @@ pub(super) fn program(
     ipv4(&mut p, port, addresses);
     p.place(At::Six);
     p.copy(fourth, second);
-    p.add(fourth, i32::from(ETHERNET) + 40 + 8);
+    p.add(fourth, (ETHERNET + V6_HEADERS + CONNECTION).into());
     p.jump_if_above(fourth, third, At::Pass);
     ipv6(&mut p, port, addresses);
 
@@ -94,7 +99,7 @@ pub(super) fn program(
     p.load(Width::Four, scratch, first, 0);
     p.jump_if(scratch, Condition::Equal, 0, At::Pass);
     p.add(length, -i32::from(ETHERNET));
-    p.jump_if(length, Condition::Below, 20 + 8, At::Pass);
+    p.jump_if(length, Condition::Below, V4_HEADERS.cast_unsigned().into(), At::Pass);
     let longest = |record: u16| u32::from(record) - RECORD_HEAD as u32;
     let [small, middle, large] = RECORDS;
     p.jump_if(length, Condition::Above, longest(large), At::Pass);
@@ -138,7 +143,8 @@ pub(super) fn program(
     p.finish()
 }
 
-/// From here to [`At::Ours`] or [`At::Pass`]: 42 bytes of the packet are at register 2. Without options (an IHL of 5), not a fragment.
+/// From here to [`At::Ours`] or [`At::Pass`]: the packet is at register 2, with the datagram's beginning. Without options (an IHL of 5), not a
+/// fragment.
 fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
@@ -150,6 +156,8 @@ fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + 20 + 2);
     p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    p.load(Width::Eight, scratch, bytes, ETHERNET + V4_HEADERS);
+    p.jump_if_null(scratch, At::Pass);
     p.load(Width::Four, scratch, bytes, ETHERNET + 16);
     for address in addresses.iter().filter_map(v4) {
         p.jump_if(scratch, Condition::Equal, u32::from_ne_bytes(address.octets()), At::Ours);
@@ -157,7 +165,7 @@ fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump(At::Pass);
 }
 
-/// Likewise, 62 bytes. Without extension headers.
+/// Likewise, without extension headers.
 fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
@@ -167,6 +175,8 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + 40 + 2);
     p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    p.load(Width::Eight, scratch, bytes, ETHERNET + V6_HEADERS);
+    p.jump_if_null(scratch, At::Pass);
     for (number, address) in addresses.iter().filter_map(v6).enumerate() {
         for (word, at) in address.octets().as_chunks::<4>().0.iter().zip((ETHERNET + 24..).step_by(4)) {
             p.load(Width::Four, scratch, bytes, at);

@@ -54,23 +54,25 @@ fn is_ours(frame: &[u8]) -> bool {
     }
     let (kind, ip) = (&frame[12..14], &frame[14..]);
     let (header, to) = match (kind, ip.len()) {
-        ([0x08, 0x00], 28..) if ip[0] == 0x45 && ip[9] == 17 && ip[6] & 0x3f == 0 && ip[7] == 0 => {
+        ([0x08, 0x00], 36..) if ip[0] == 0x45 && ip[9] == 17 && ip[6] & 0x3f == 0 && ip[7] == 0 => {
             (20, IpAddr::from(<[u8; 4]>::try_from(&ip[16..20]).unwrap()))
         }
-        ([0x86, 0xdd], 48..) if ip[0] >> 4 == 6 && ip[6] == 17 => (40, IpAddr::from(<[u8; 16]>::try_from(&ip[24..40]).unwrap())),
+        ([0x86, 0xdd], 56..) if ip[0] >> 4 == 6 && ip[6] == 17 => (40, IpAddr::from(<[u8; 16]>::try_from(&ip[24..40]).unwrap())),
         _ => return false,
     };
-    ip[header + 2..header + 4] == PORT.to_be_bytes() && ours().contains(&to)
+    let whose = &ip[header + 8..header + 16];
+    ip[header + 2..header + 4] == PORT.to_be_bytes() && ours().contains(&to) && whose != [0; 8]
 }
 
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let to = (prop::sample::select(ours()), prop_oneof![9 => Just(PORT), 1 => any::<u16>()]);
+    let whose = prop_oneof![1 => Just(0_u8), 5 => any::<u8>()];
     let body = prop_oneof![4 => 0_usize..150, 2 => 150_usize..350, 1 => 1990_usize..2040, 1 => 2040_usize..3000];
     let change = prop_oneof![3 => Just(None), 1 => (0_usize..70, any::<u8>()).prop_map(Some)];
     let cut = prop_oneof![9 => Just(usize::MAX), 1 => 15_usize..70];
-    (to, body, change, cut).prop_map(|((ip, port), len, change, cut)| {
+    (to, whose, body, change, cut).prop_map(|((ip, port), whose, len, change, cut)| {
         let from = if ip.is_ipv4() { "10.9.9.9:1" } else { "[fd00::9]:1" }.parse().unwrap();
-        let body: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        let body: Vec<u8> = (0..len).map(|at| if at < 8 { whose } else { at as u8 }).collect();
         let mut frame = frame(&packet(from, SocketAddr::new(ip, port), 0, &body));
         if let Some((at, byte)) = change {
             let at = at % frame.len();
@@ -114,7 +116,7 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
     for round in 0..3 {
         let (mut taken, mut next) = (0_u32, 0_u32);
         let mut send = || {
-            let mut body = taken.to_le_bytes().to_vec();
+            let mut body = [taken.to_le_bytes(), [1; 4]].concat();
             body.resize(100 + taken as usize * 37 % 2500, round);
             let it = frame(&packet("10.9.9.9:1".parse().unwrap(), "10.1.2.3:7".parse().unwrap(), 0, &body));
             let took = run_on(&program, &it).unwrap() == TAKEN;
@@ -126,7 +128,7 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
         let mut statistics = Statistics::default();
         let mut check = |arrival: Arrival<'_>| {
             assert_eq!(arrival.bytes[..4], next.to_le_bytes());
-            assert!(arrival.bytes[4..].iter().all(|byte| *byte == round));
+            assert!(arrival.bytes[8..].iter().all(|byte| *byte == round));
             next += 1;
         };
         assert_eq!(early.take(1, &mut statistics, &mut check), 1);
@@ -142,7 +144,7 @@ fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let Some((mut early, program)) = program_of(&ours()) else { return };
     let readable = |fd: BorrowedFd<'_>| poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())).unwrap() == 1;
-    let it = frame(&packet("[fd00::9]:1".parse().unwrap(), "[fd00::1:2:4]:7".parse().unwrap(), 0, b"body"));
+    let it = frame(&packet("[fd00::9]:1".parse().unwrap(), "[fd00::1:2:4]:7".parse().unwrap(), 0, b"some body"));
     for _ in 0..1000 {
         assert_eq!(run_on(&program, &it).unwrap(), TAKEN);
         assert!(readable(early.shut_gate()));
@@ -156,7 +158,7 @@ fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
 #[test]
 fn a_record_that_is_no_datagram_is_counted() {
     let Some((mut early, program)) = program_of(&ours()) else { return };
-    let mut it = frame(&packet("10.9.9.9:1".parse().unwrap(), "10.1.2.3:7".parse().unwrap(), 0, b"body"));
+    let mut it = frame(&packet("10.9.9.9:1".parse().unwrap(), "10.1.2.3:7".parse().unwrap(), 0, b"some body"));
     // The header's checksum.
     it[14 + 10] ^= 1;
     assert_eq!(run_on(&program, &it).unwrap(), TAKEN);
@@ -227,28 +229,29 @@ fn links_on_a_cable_receive_early_what_is_small() {
             let Some(Cable { ends: [mut one, mut other], _namespaces }) = cable(addresses, ["connect", "connect,early"]) else { return };
             assert_eq!([&one, &other].map(|(_, link)| link.statistics().early_receive), [Offload::On, Offload::Off]);
             for len in (0..600).chain([2000, 2001, 5000, 8000, 8900]) {
-                let body: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
+                let body: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8 | 1).collect();
                 assert_eq!(across(&mut other.1, &mut one, Lane::Small, &body), (other.0, body.clone()));
                 assert_eq!(across(&mut one.1, &mut other, Lane::Small, &body), (one.0, body.clone()));
             }
             let early = |link: &UdpLink| link.statistics().early;
-            assert_eq!((early(&one.1), early(&other.1)), (605, 0));
+            // But for those too short to say whose they are.
+            assert_eq!((early(&one.1), early(&other.1)), (605 - 8, 0));
             let bulk_from = SocketAddr::new(other.0.ip(), other.1.bulk_port().unwrap());
             assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, b"bulk").0, bulk_from);
-            assert_eq!(early(&one.1), 605);
+            assert_eq!(early(&one.1), 605 - 8);
             // Who sleeps is woken, by what came before and by what comes then.
             for asleep in [false, true] {
                 if asleep {
                     one.1.watch(true).unwrap();
                 }
-                let to = Outgoing { to: &one.0, lane: Lane::Small, head: b"wake", payload: &Gather::EMPTY, tag: &[] };
+                let to = Outgoing { to: &one.0, lane: Lane::Small, head: b"wake up!", payload: &Gather::EMPTY, tag: &[] };
                 assert_eq!(other.1.send(&[to]).unwrap(), 1);
-                assert_eq!(take(&mut one.1, 1), [(other.0, b"wake".to_vec())]);
+                assert_eq!(take(&mut one.1, 1), [(other.0, b"wake up!".to_vec())]);
             }
-            assert_eq!(early(&one.1), 606);
+            assert_eq!(early(&one.1), 606 - 8);
             one.1.watch(false).unwrap();
-            across(&mut other.1, &mut one, Lane::Small, b"awake");
-            assert_eq!(early(&one.1), 607);
+            across(&mut other.1, &mut one, Lane::Small, b"is awake");
+            assert_eq!(early(&one.1), 607 - 8);
         });
     }
 }
@@ -262,7 +265,7 @@ fn nothing_is_lost_that_fits_into_ring_and_socket() {
         };
         const COUNT: u32 = 300;
         for number in 0..COUNT {
-            let body = [&number.to_le_bytes()[..], &[0; 4000]].concat();
+            let body = [&number.to_le_bytes()[..], &[1; 4000]].concat();
             let datagram = Outgoing { to: &at, lane: Lane::Small, head: &body, payload: &Gather::EMPTY, tag: &[] };
             assert_eq!(other.send(&[datagram]).unwrap(), 1);
         }
