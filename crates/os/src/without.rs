@@ -24,6 +24,8 @@ pub struct Without {
     pub connect: bool,
     /// Receiving small datagrams before the kernel's IP does (a tcx program).
     pub early: bool,
+    /// Sending small datagrams past the kernel's IP, as frames.
+    pub frames: bool,
     /// IPv6.
     pub ipv6: bool,
     /// Memory shared with nodes of the same machine; they are talked to over UDP.
@@ -53,7 +55,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 16] = [
+const SWITCHES: [(&str, Switch); 17] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -63,6 +65,7 @@ const SWITCHES: [(&str, Switch); 16] = [
     ("lanes", |w| &mut w.lanes),
     ("connect", |w| &mut w.connect),
     ("early", |w| &mut w.early),
+    ("frames", |w| &mut w.frames),
     ("ipv6", |w| &mut w.ipv6),
     ("shm", |w| &mut w.shm),
     ("membarrier", |w| &mut w.membarrier),

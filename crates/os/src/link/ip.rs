@@ -1,6 +1,7 @@
-//! IP packets with a UDP datagram in them, that the kernel has not looked at: its checks are made here.
+//! IP packets with a UDP datagram in them, that the kernel does not look at: its checks are made here, and its headers.
 
 use super::Arrival;
+use arrayvec::ArrayVec;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes of headers: IPv4 without options, IPv6 without extensions, UDP.
@@ -10,11 +11,20 @@ const UDP: usize = 8;
 /// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
 const CE: u8 = 3;
 
+/// A datagram and which of our addresses it was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// The datagram.
+    pub arrival: Arrival<'a>,
+    /// Our address.
+    pub to: IpAddr,
+}
+
 /// The datagram in an IP packet (version 4 without options, or 6 without extensions); `None` if the packet contradicts itself, or is `checked` and
 /// its UDP checksum is wrong. What lies behind the datagram is padding of the frame.
 #[must_use]
-pub fn datagram(packet: &[u8], checked: bool) -> Option<Arrival<'_>> {
-    let (ip, mark, udp, addresses) = match packet.first()? >> 4 {
+pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
+    let ([ip, to], mark, udp, addresses) = match packet.first()? >> 4 {
         4 => v4(packet)?,
         6 => v6(packet)?,
         _ => return None,
@@ -28,11 +38,11 @@ pub fn datagram(packet: &[u8], checked: bool) -> Option<Arrival<'_>> {
         return None;
     }
     let from = SocketAddr::new(ip, u16::from_be_bytes([from, from_low]));
-    Some(Arrival { from, bytes, congested: mark & CE == CE })
+    Some(Received { arrival: Arrival { from, bytes, congested: mark & CE == CE }, to })
 }
 
-/// The sender, the byte with the mark, what lies behind the header, and both addresses as they lie in it.
-type Parts<'a> = (IpAddr, u8, &'a [u8], &'a [u8]);
+/// The sender and the receiver, the byte with the mark, what lies behind the header, and both addresses as they lie in it.
+type Parts<'a> = ([IpAddr; 2], u8, &'a [u8], &'a [u8]);
 
 fn v4(packet: &[u8]) -> Option<Parts<'_>> {
     let (header, _) = packet.split_first_chunk::<IPV4>()?;
@@ -42,27 +52,85 @@ fn v4(packet: &[u8]) -> Option<Parts<'_>> {
     }
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let addresses = packet.get(12..IPV4)?;
-    let from = Ipv4Addr::from(*addresses.first_chunk::<4>()?);
-    Some((from.into(), header[1], packet.get(IPV4..total)?, addresses))
+    let ends = [Ipv4Addr::from(*addresses.first_chunk::<4>()?), Ipv4Addr::from(*addresses.last_chunk::<4>()?)];
+    Some((ends.map(IpAddr::from), header[1], packet.get(IPV4..total)?, addresses))
 }
 
 fn v6(packet: &[u8]) -> Option<Parts<'_>> {
     let (header, _) = packet.split_first_chunk::<IPV6>()?;
     let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let addresses = packet.get(8..IPV6)?;
-    let from = Ipv6Addr::from(*addresses.first_chunk::<16>()?);
+    let ends = [Ipv6Addr::from(*addresses.first_chunk::<16>()?), Ipv6Addr::from(*addresses.last_chunk::<16>()?)];
     // The traffic class stands across two bytes (RFC 8200, section 3): its last two bits are in the second.
-    Some((from.into(), header[1] >> 4, packet.get(IPV6..)?.get(..payload)?, addresses))
+    Some((ends.map(IpAddr::from), header[1] >> 4, packet.get(IPV6..)?.get(..payload)?, addresses))
+}
+
+/// Bytes of the headers that [`headers`] writes, at most.
+pub const HEADERS_MAX: usize = IPV6 + UDP;
+
+/// Headers for datagrams from here to there (of one family), that may be marked instead of dropped (ECT(0), RFC 3168), and are never cut;
+/// [`finish`] fills in what depends on the datagram. `None`: two families.
+#[must_use]
+pub fn headers(from: SocketAddr, to: SocketAddr) -> Option<ArrayVec<u8, HEADERS_MAX>> {
+    const ECT_0: u8 = 2;
+    const DONT_FRAGMENT: u8 = 0x40;
+    const HOPS: u8 = 64;
+    const PROTOCOL: u8 = 17;
+    let mut headers = ArrayVec::new();
+    match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            headers.extend([0x45, ECT_0, 0, 0, 0, 0, DONT_FRAGMENT, 0, HOPS, PROTOCOL, 0, 0]);
+            headers.extend([from.octets(), to.octets()].into_iter().flatten());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            headers.extend([0x60, ECT_0 << 4, 0, 0, 0, 0, PROTOCOL, HOPS]);
+            headers.extend([from.octets(), to.octets()].into_iter().flatten());
+        }
+        _ => return None,
+    }
+    headers.extend([from.port(), to.port(), 0, 0].into_iter().flat_map(u16::to_be_bytes));
+    Some(headers)
+}
+
+/// The lengths and checksums of a packet that begins with [`headers`]. `None`: it does not, or is too long.
+pub fn finish(packet: &mut [u8]) -> Option<()> {
+    let is_v4 = packet.first()? >> 4 == 4;
+    let (ip, addresses_at) = if is_v4 { (IPV4, 12) } else { (IPV6, 8) };
+    let all = u16::try_from(packet.len()).ok()?;
+    let (header, datagram) = packet.split_at_mut_checked(ip)?;
+    let len = u16::try_from(datagram.len()).ok()?;
+    if is_v4 {
+        header.get_mut(2..4)?.copy_from_slice(&all.to_be_bytes());
+        header.get_mut(10..12)?.fill(0);
+        let sum = !folded(sum(header));
+        header.get_mut(10..12)?.copy_from_slice(&sum.to_ne_bytes());
+    } else {
+        header.get_mut(4..6)?.copy_from_slice(&len.to_be_bytes());
+    }
+    datagram.get_mut(4..6)?.copy_from_slice(&len.to_be_bytes());
+    datagram.get_mut(6..8)?.fill(0);
+    // RFC 768: a sum of zero is sent as its other form, for zero means none.
+    let sum = match !folded(beside(header.get(addresses_at..)?, datagram.len()) + sum(datagram)) {
+        0 => u16::MAX,
+        sum => sum,
+    };
+    datagram.get_mut(6..8)?.copy_from_slice(&sum.to_ne_bytes());
+    Some(())
+}
+
+/// What the UDP checksum covers beside the datagram: addresses, protocol, length (RFC 768, RFC 8200, section 8.1).
+fn beside(addresses: &[u8], len: usize) -> u64 {
+    const PROTOCOL: u16 = 17;
+    sum(addresses) + u64::from((len as u16).to_be()) + u64::from(PROTOCOL.to_be())
 }
 
 /// Does the UDP checksum (RFC 768) hold? Where the sender is a virtual device of this machine, its kernel leaves it to the card that is not
 /// there: then only the addresses are summed up, and nothing has been on a wire.
 fn is_unaltered(datagram: &[u8], addresses: &[u8], told: u16, may_be_none: bool) -> bool {
-    const PROTOCOL: u16 = 17;
     if told == 0 {
         return may_be_none;
     }
-    let beside = sum(addresses) + u64::from((datagram.len() as u16).to_be()) + u64::from(PROTOCOL.to_be());
+    let beside = beside(addresses, datagram.len());
     folded(beside + sum(datagram)) == u16::MAX || folded(beside) == told
 }
 
@@ -150,9 +218,20 @@ pub(in crate::link) mod tests {
             let mut packet = packet(from, to, mark, &body);
             packet.resize(packet.len() + padding, 0);
             for checked in [false, true] {
-                let arrival = datagram(&packet, checked).unwrap();
-                prop_assert_eq!((arrival.from, arrival.bytes, arrival.congested), (from, &body[..], mark == 3));
+                let Received { arrival, to: ours } = datagram(&packet, checked).unwrap();
+                prop_assert_eq!((arrival.from, arrival.bytes, arrival.congested, ours), (from, &body[..], mark == 3, to.ip()));
             }
+        }
+
+        /// As a kernel would, apart from the mark, which is always the one.
+        #[test]
+        fn headers_are_right((from, to) in ends(), body in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut ours = headers(from, to).unwrap().to_vec();
+            ours.extend(&body);
+            finish(&mut ours).unwrap();
+            prop_assert_eq!(&ours, &packet(from, to, 2, &body));
+            finish(&mut ours).unwrap();
+            prop_assert_eq!(ours, packet(from, to, 2, &body), "what was there before does not matter");
         }
 
         /// A bit that fell over is seen, where it is looked for.
@@ -163,7 +242,7 @@ pub(in crate::link) mod tests {
             let at = 8 * altered.len() - bits + bit % bits;
             altered[at / 8] ^= 1 << (at % 8);
             prop_assert!(datagram(&altered, true).is_none());
-            prop_assert_eq!(datagram(&altered, false).unwrap().bytes.len(), body.len());
+            prop_assert_eq!(datagram(&altered, false).unwrap().arrival.bytes.len(), body.len());
         }
 
         #[test]
@@ -173,9 +252,13 @@ pub(in crate::link) mod tests {
                 *byte = first;
             }
             for checked in [false, true] {
-                if let Some(arrival) = datagram(&bytes, checked) {
-                    prop_assert!(arrival.bytes.len() < bytes.len());
+                if let Some(received) = datagram(&bytes, checked) {
+                    prop_assert!(received.arrival.bytes.len() < bytes.len());
                 }
+            }
+            let mut bytes = bytes;
+            if finish(&mut bytes).is_some() {
+                prop_assert!(datagram(&bytes, true).is_some() || bytes[0] != 0x45);
             }
         }
     }
@@ -188,9 +271,9 @@ pub(in crate::link) mod tests {
         let len = (UDP + 4) as u16;
         let partial = slow_sum(&[&packet[12..20], &[0, 17], &len.to_be_bytes()]);
         packet[26..28].copy_from_slice(&partial.to_be_bytes());
-        assert_eq!(datagram(&packet, true).unwrap().bytes, b"body");
+        assert_eq!(datagram(&packet, true).unwrap().arrival.bytes, b"body");
         packet[26..28].fill(0);
-        assert_eq!(datagram(&packet, true).unwrap().bytes, b"body");
+        assert_eq!(datagram(&packet, true).unwrap().arrival.bytes, b"body");
         packet[26] = 1;
         assert!(datagram(&packet, true).is_none());
     }

@@ -20,7 +20,7 @@ pub struct Bind {
     pub ports: Ports,
     /// Links of this machine that shall find room in `ports`.
     pub sharers: usize,
-    /// What not to use: `gso`, `gro`, `lanes`, `connect`, `early`, `ipv6`.
+    /// What not to use: `gso`, `gro`, `lanes`, `connect`, `early`, `frames`, `ipv6`.
     pub without: Without,
     /// Nothing but their UDP checksum covers the bytes of a datagram.
     pub checked_by_udp: bool,

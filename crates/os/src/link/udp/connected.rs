@@ -5,6 +5,8 @@
 //! half by the receiver's. They are bound to the link's own port, so that a peer does not notice; what it sends is found by the pair of
 //! addresses before the link's own socket is considered. Each lane has its own.
 
+use super::early::Way;
+use super::frames::Frames;
 use super::socket::Socket;
 use crate::without::Without;
 use arrayvec::ArrayVec;
@@ -27,6 +29,8 @@ const FAILURES_MAX: u32 = 3;
 pub(super) struct Connected {
     pub(super) to: SocketAddr,
     pub(super) socket: Socket,
+    /// Or what is small past it.
+    pub(super) frames: Frames,
     /// Calls in this period.
     used: u32,
 }
@@ -72,7 +76,7 @@ impl ConnectedSet {
         self.candidates.retain(|(candidate, _)| *candidate != to);
         match self.open(to, own, buffer, without) {
             Ok(socket) => {
-                let _ = self.sockets.try_push(Connected { to, socket, used: 0 });
+                let _ = self.sockets.try_push(Connected { to, socket, frames: Frames::new(), used: 0 });
                 self.sockets.last().map(|connected| &connected.socket)
             }
             Err(_) => {
@@ -88,6 +92,13 @@ impl ConnectedSet {
         let share = |yes| self.sockets.iter().map(|connected| &connected.socket).chain([own]).try_for_each(|one| one.share(yes));
         let opened = share(true).and_then(|()| Socket::connect(own, to, buffer, without));
         share(false).and(opened)
+    }
+
+    /// A datagram of this peer came past its socket, if it has one.
+    pub(super) fn heard(&mut self, peer: SocketAddr, way: &Way) {
+        if let Some(connected) = self.sockets.iter_mut().find(|connected| connected.to == peer) {
+            connected.frames.heard(way, &connected.socket);
+        }
     }
 
     /// This socket does not reach its peer, or not any more (it has ended, say): without it. One that was of use says nothing of other peers'.
@@ -138,7 +149,7 @@ mod tests {
         let mut set = ConnectedSet::default();
         for number in 1..4 {
             let socket = Socket::open(([127, 0, 0, 1], 0).into(), false, 1 << 16, &Without::default()).unwrap();
-            set.sockets.push(Connected { to: peer(number), socket, used: 0 });
+            set.sockets.push(Connected { to: peer(number), socket, frames: Frames::new(), used: 0 });
         }
         for call in 1..2 * PERIOD {
             let to = peer(2 + call as u16 % 2);

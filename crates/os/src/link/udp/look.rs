@@ -137,7 +137,13 @@ impl UdpLink {
     /// What has come before the sockets got it.
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
-        let taken = early.take(BURST, &mut self.statistics, &mut |arrival| sink.take(arrival));
+        let (peers, frames) = (&mut self.connected.small, !self.without.frames);
+        let taken = early.take(BURST, &mut self.statistics, &mut |arrival, way| {
+            if frames {
+                peers.heard(arrival.from, way);
+            }
+            sink.take(arrival);
+        });
         if taken > 0 {
             self.looks.small = self.looks.count;
             self.looks.early |= self.looks.count.wrapping_sub(self.looks.by_socket) > SOCKET_LATELY;

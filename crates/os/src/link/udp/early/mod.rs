@@ -35,6 +35,20 @@ const ADDRESSES_MAX: usize = 16;
 /// Links of one machine that have programs at its interfaces: each costs every packet that comes in.
 pub(super) const SHARERS_MAX: usize = 8;
 
+/// Bytes of an Ethernet header: to whom, from whom, what kind.
+pub(super) const ETHERNET_LEN: usize = program::ETHERNET as usize;
+
+/// How a peer's datagram came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The number of our interface.
+    pub(super) interface: u32,
+    /// The header of the frame.
+    pub(super) ethernet: [u8; ETHERNET_LEN],
+    /// The address of ours that it was sent to.
+    pub(super) ours: IpAddr,
+}
+
 /// Programs at this machine's interfaces, and the ring that they fill.
 #[derive(Debug)]
 pub(super) struct Early {
@@ -103,15 +117,15 @@ impl Early {
         self.ring.is_empty()
     }
 
-    /// Take `most` datagrams at most; how many there were.
-    pub(super) fn take(&mut self, most: usize, statistics: &mut Statistics, take: &mut dyn FnMut(Arrival<'_>)) -> usize {
+    /// Take `most` datagrams at most, each with the way that it came; how many there were.
+    pub(super) fn take(&mut self, most: usize, statistics: &mut Statistics, take: &mut dyn FnMut(Arrival<'_>, &Way)) -> usize {
         let checked = self.checked;
         let mut datagrams = 0;
-        self.ring.take(most, &mut |record| match packet_of(record).and_then(|packet| ip::datagram(packet, checked)) {
-            Some(arrival) => {
+        self.ring.take(most, &mut |record| match read(record, checked) {
+            Some((arrival, way)) => {
                 datagrams += 1;
                 statistics.bytes_in += arrival.bytes.len() as u64;
-                take(arrival);
+                take(arrival, &way);
             }
             None => statistics.truncated += 1,
         });
@@ -121,10 +135,20 @@ impl Early {
     }
 }
 
-/// The packet in a record.
-fn packet_of(record: &[u8]) -> Option<&[u8]> {
+/// The datagram in a record, and how it came.
+fn read(record: &[u8], checked: bool) -> Option<(Arrival<'_>, Way)> {
+    let (interface, frame) = frame_of(record)?;
+    let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_LEN>()?;
+    let ip::Received { arrival, to } = ip::datagram(packet, checked)?;
+    Some((arrival, Way { interface, ethernet: *ethernet, ours: to }))
+}
+
+/// The interface's number, and the frame.
+fn frame_of(record: &[u8]) -> Option<(u32, &[u8])> {
     let (len, _) = record.split_first_chunk::<4>()?;
-    record.get(RECORD_HEAD..)?.get(..u32::from_ne_bytes(*len) as usize)
+    let (interface, _) = record.get(4..)?.split_first_chunk::<4>()?;
+    let frame = record.get(RECORD_HEAD..)?.get(..u32::from_ne_bytes(*len) as usize)?;
+    Some((u32::from_ne_bytes(*interface), frame))
 }
 
 /// The addresses that are served at Ethernet interfaces, and the numbers of these.

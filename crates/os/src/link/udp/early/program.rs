@@ -7,13 +7,13 @@ use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a record before the packet: how long it is, and nothing, so that it is aligned.
+/// Bytes of a record before the frame: how long that is, and the number of the interface.
 pub(super) const RECORD_HEAD: usize = 8;
-/// Bytes of the records there are; one is as long as the first of these that its packet fits in. The last takes any packet of an MTU of 9000.
+/// Bytes of the records there are; one is as long as the first of these that its frame fits in. The last takes any frame of an MTU of 9000.
 pub(super) const RECORDS: [u16; 3] = [256, 2048, 9216];
 
 /// Bytes of an Ethernet header.
-const ETHERNET: i16 = 14;
+pub(super) const ETHERNET: i16 = 14;
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 const UDP: u32 = 17;
@@ -30,6 +30,7 @@ mod packet {
     pub(super) const LEN: i16 = 0;
     pub(super) const KIND: i16 = 4;
     pub(super) const TAGGED: i16 = 20;
+    pub(super) const INTERFACE: i16 = 40;
     pub(super) const BYTES: i16 = 76;
     pub(super) const BYTES_END: i16 = 80;
     pub(super) const JOINED: i16 = 176;
@@ -98,8 +99,7 @@ pub(super) fn program(
     p.map_value(first, gate);
     p.load(Width::Four, scratch, first, 0);
     p.jump_if(scratch, Condition::Equal, 0, At::Pass);
-    p.add(length, -i32::from(ETHERNET));
-    p.jump_if(length, Condition::Below, V4_HEADERS.cast_unsigned().into(), At::Pass);
+    p.jump_if(length, Condition::Below, ETHERNET.cast_unsigned().into(), At::Pass);
     let longest = |record: u16| u32::from(record) - RECORD_HEAD as u32;
     let [small, middle, large] = RECORDS;
     p.jump_if(length, Condition::Above, longest(large), At::Pass);
@@ -122,8 +122,10 @@ pub(super) fn program(
     p.load(Width::Four, scratch, first, 0);
     p.jump_if(scratch, Condition::Equal, 0, At::Discard);
     p.store(Width::Four, record, 0, length);
+    p.load(Width::Four, scratch, context, packet::INTERFACE);
+    p.store(Width::Four, record, 4, scratch);
     p.copy(first, context);
-    p.set(second, ETHERNET.into());
+    p.set(second, 0);
     p.copy(third, record);
     p.add(third, RECORD_HEAD as i32);
     p.copy(fourth, length);
