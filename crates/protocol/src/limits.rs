@@ -133,11 +133,11 @@ pub const STRANGERS_PAUSE: Duration = Duration::from_micros(200);
 /// kernel cannot be overtaken, and nothing is received meanwhile.
 pub const BULK_A_TURN: usize = 2 * DATAGRAM_MAX;
 /// The same while small messages come, at least …
-pub const BULK_AMONG_SMALL: usize = DATAGRAM_MAX * 4 / 7;
+pub const BULK_AMONG_SMALL: usize = DATAGRAM_MAX * 2 / 7;
 /// … and at most, if a turn with that takes no longer than [`BULK_AMONG_SMALL_TIME`].
-pub const BULK_AMONG_SMALL_MAX: usize = DATAGRAM_MAX;
+pub const BULK_AMONG_SMALL_MAX: usize = DATAGRAM_MAX * 4 / 7;
 /// What a small message may wait for bulk: a few of the shortest round trips.
-pub const BULK_AMONG_SMALL_TIME: Duration = Duration::from_micros(28);
+pub const BULK_AMONG_SMALL_TIME: Duration = Duration::from_micros(22);
 /// They do if the last came so recently.
 pub const SMALL_LATELY: Duration = Duration::from_millis(1);
 /// Bytes of memory that a node keeps for a peer with which nothing goes on.

@@ -77,7 +77,7 @@ impl Priority {
 mod tests {
     use super::*;
 
-    /// WIND-3.10: a machine that sends a run quickly sends whole ones, and one that does not, half ones.
+    /// WIND-3.10: a machine that sends a run quickly sends more of one at once than one that does not.
     #[test]
     fn among_small_messages_bulk_goes_for_a_limited_time() {
         let mut priority = Priority::default();
@@ -96,7 +96,7 @@ mod tests {
             }
             priority.bulk_share(now).max(priority.bulk_share(now))
         };
-        let [fast, slow, between, again] = [200, 1500, 450, 200].map(|cost| shares(&mut priority, cost));
+        let [fast, slow, between, again] = [200, 1500, 700, 200].map(|cost| shares(&mut priority, cost));
         assert_eq!((fast, slow, again), (BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX));
         assert!(between > BULK_AMONG_SMALL && between < BULK_AMONG_SMALL_MAX, "{between}");
     }

@@ -11,13 +11,13 @@ const UDP: usize = 8;
 /// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
 const CE: u8 = 3;
 
-/// A datagram and which of our addresses it was sent to.
+/// A datagram and whereto it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
     /// The datagram.
     pub arrival: Arrival<'a>,
-    /// Our address.
-    pub to: IpAddr,
+    /// Our address and port.
+    pub to: SocketAddr,
 }
 
 /// The datagram in an IP packet (version 4 without options, or 6 without extensions); `None` if the packet contradicts itself, or is `checked` and
@@ -30,7 +30,7 @@ pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
         _ => return None,
     };
     let (header, _) = udp.split_first_chunk::<UDP>()?;
-    let [from, from_low, _, _, len, len_low, sum, sum_low] = *header;
+    let [from, from_low, port, port_low, len, len_low, sum, sum_low] = *header;
     let len = usize::from(u16::from_be_bytes([len, len_low]));
     let datagram = udp.get(..len)?;
     let bytes = datagram.get(UDP..)?;
@@ -38,6 +38,7 @@ pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
         return None;
     }
     let from = SocketAddr::new(ip, u16::from_be_bytes([from, from_low]));
+    let to = SocketAddr::new(to, u16::from_be_bytes([port, port_low]));
     Some(Received { arrival: Arrival { from, bytes, congested: mark & CE == CE }, to })
 }
 
@@ -219,7 +220,7 @@ pub(in crate::link) mod tests {
             packet.resize(packet.len() + padding, 0);
             for checked in [false, true] {
                 let Received { arrival, to: ours } = datagram(&packet, checked).unwrap();
-                prop_assert_eq!((arrival.from, arrival.bytes, arrival.congested, ours), (from, &body[..], mark == 3, to.ip()));
+                prop_assert_eq!((arrival.from, arrival.bytes, arrival.congested, ours), (from, &body[..], mark == 3, to));
             }
         }
 

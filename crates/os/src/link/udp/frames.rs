@@ -13,7 +13,6 @@ use crate::link::ip;
 use core::mem::size_of;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::net::{SendFlags, sockopt};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Bytes of a frame, at most: of longer ones the kernel's way is a small part.
@@ -101,8 +100,7 @@ impl Open {
     /// `None`: the kernel would go another way, or this one is not permitted.
     fn new(way: &Way, socket: &Socket) -> Option<Open> {
         let peer = socket.peer?;
-        let ours = SocketAddr::new(way.ours, socket.local.port());
-        if socket.local.ip() != way.ours {
+        if socket.local != way.ours {
             return None;
         }
         let name = interfaces::list().ok()?.into_iter().find(|one| one.index == way.interface)?.name;
@@ -113,7 +111,7 @@ impl Open {
         }
         let [to @ .., _, _] = way.ethernet.as_slice() else { return None };
         let (to, from) = to.split_at_checked(to.len() / 2)?;
-        let headers = [from, to, way.ethernet.last_chunk::<2>()?, &ip::headers(ours, peer)?].concat();
+        let headers = [from, to, way.ethernet.last_chunk::<2>()?, &ip::headers(way.ours, peer)?].concat();
         let mut frame = Box::new([0; FRAME_MAX]);
         frame.get_mut(..headers.len())?.copy_from_slice(&headers);
         let most = FRAME_MAX.min(ETHERNET_LEN + mtu);

@@ -138,13 +138,18 @@ impl UdpLink {
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
         let (peers, frames) = (&mut self.connected.small, !self.without.frames);
+        let bulk_port = self.bulk.first().map(|socket| socket.local.port());
+        let mut small = 0;
         let taken = early.take(BURST, &mut self.statistics, &mut |arrival, way| {
-            if frames {
-                peers.heard(arrival.from, way);
+            if bulk_port != Some(way.ours.port()) {
+                small += 1;
+                if frames {
+                    peers.heard(arrival.from, way);
+                }
             }
             sink.take(arrival);
         });
-        if taken > 0 {
+        if small > 0 {
             self.looks.small = self.looks.count;
             self.looks.early |= self.looks.count.wrapping_sub(self.looks.by_socket) > SOCKET_LATELY;
         }
@@ -262,7 +267,8 @@ impl UdpLink {
             taken += burst.datagrams;
             bytes += burst.bytes.max(burst.datagrams * COUNTED_LEAST);
             socket.busy = burst.buffers > 0 && burst.bytes <= burst.buffers * SMALL_BUFFER;
-            if !burst.full {
+            // What is small does not wait for what is left of bulk.
+            if !burst.full || self.early.as_ref().is_some_and(|early| !early.is_empty()) {
                 break;
             }
         }

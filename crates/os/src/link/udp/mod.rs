@@ -91,8 +91,10 @@ impl UdpLink {
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| BindError::System { what: "watch sockets (epoll)", why })?;
         let served = |ip| sockets.iter().any(|socket| socket.serves(ip));
         let wanted = !ask.without.early && ask.sharers <= early::SHARERS_MAX;
-        let port = sockets.first().map_or(0, |socket| socket.local.port());
-        let early = if wanted { Early::open(port, served, ask.checked_by_udp).ok() } else { None };
+        let port_of = |sockets: &[Socket]| sockets.first().map(|socket| socket.local.port());
+        let small = port_of(&sockets).unwrap_or(0);
+        let ports = early::Ports { small, bulk: port_of(&bulk).unwrap_or(small) };
+        let early = if wanted { Early::open(ports, served, ask.checked_by_udp).ok() } else { None };
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,

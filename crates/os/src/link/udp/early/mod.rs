@@ -1,6 +1,6 @@
 //! Small datagrams received before the kernel has gone through IP, UDP and sockets with them.
 //!
-//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts those for the link's port into a ring that this
+//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts those for the link's ports into a ring that this
 //! process has mapped: who looks for a datagram reads a word instead of making a system call. It takes CAP_BPF and CAP_NET_ADMIN; without, and for
 //! all that the program leaves alone, there are the sockets. It leaves with the link, however the process ends.
 //!
@@ -26,7 +26,7 @@ use ring::Ring;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bytes of the ring. What finds no room in it goes to the sockets.
 const RING: u32 = 512 << 10;
@@ -38,6 +38,15 @@ pub(super) const SHARERS_MAX: usize = 8;
 /// Bytes of an Ethernet header: to whom, from whom, what kind.
 pub(super) const ETHERNET_LEN: usize = program::ETHERNET as usize;
 
+/// Which datagrams are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    /// All that come to this one,
+    pub(super) small: u16,
+    /// and to this one those that are short: acknowledgements of bulk.
+    pub(super) bulk: u16,
+}
+
 /// How a peer's datagram came here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
@@ -45,8 +54,8 @@ pub(super) struct Way {
     pub(super) interface: u32,
     /// The header of the frame.
     pub(super) ethernet: [u8; ETHERNET_LEN],
-    /// The address of ours that it was sent to.
-    pub(super) ours: IpAddr,
+    /// The address and port of ours that it was sent to.
+    pub(super) ours: SocketAddr,
 }
 
 /// Programs at this machine's interfaces, and the ring that they fill.
@@ -61,27 +70,27 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Programs for this port, at those addresses of ours that are `served`; `checked`: the UDP checksum is looked at.
+    /// Programs for these ports, at those addresses of ours that are `served`; `checked`: the UDP checksum is looked at.
     ///
     /// # Errors
     /// EPERM and the like: not permitted. EINVAL: the kernel is too old. ENODEV: no Ethernet interface has such an address.
-    pub(super) fn open(port: u16, served: impl Fn(IpAddr) -> bool, checked: bool) -> Result<Early, Errno> {
+    pub(super) fn open(ports: Ports, served: impl Fn(IpAddr) -> bool, checked: bool) -> Result<Early, Errno> {
         let (ips, numbers) = ethernet(served)?;
         if numbers.is_empty() {
             return Err(Errno::NODEV);
         }
-        let (mut early, program) = Early::at_no_interface(port, &ips, checked)?;
+        let (mut early, program) = Early::at_no_interface(ports, &ips, checked)?;
         early.links = numbers.into_iter().map(|number| bpf::attach_to_ingress(&program, number)).collect::<Result<_, _>>()?;
         Ok(early)
     }
 
     /// And the program, which nothing comes to yet.
-    fn at_no_interface(port: u16, ips: &[IpAddr], checked: bool) -> Result<(Early, Loaded), Errno> {
+    fn at_no_interface(ports: Ports, ips: &[IpAddr], checked: bool) -> Result<(Early, Loaded), Errno> {
         let gate_map = Map::shared(core::mem::size_of::<u32>() as u32)?;
         let ring = Ring::new(RING)?;
         let gate = Mapping::of_part_of_file(gate_map.as_fd(), 0, rustix::param::page_size(), true);
         let gate = gate.map_err(|_: MemoryError| Errno::NOMEM)?;
-        let program = program(port, ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
+        let program = program(ports, ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
         let program = bpf::load_classifier(&program)?;
         let early = Early { ring, gate, links: Vec::new(), checked };
         early.set_gate(true);

@@ -1,8 +1,9 @@
 //! The program that stands where packets come in.
 //!
-//! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
+//! It takes what is for our ports and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
 //! handshakes (so that who is kept out by a firewall stays out), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
 
+use super::Ports;
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -54,6 +55,8 @@ pub(super) const TAKEN: i32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Six,
+    Port4,
+    Port6,
     NotThis(usize),
     Ours,
     Reserve,
@@ -61,9 +64,9 @@ enum At {
     Pass,
 }
 
-/// The program for this port at these addresses. `gate` is a word that says whether packets are taken. `None`: too many addresses.
+/// The program for these ports at these addresses. `gate` is a word that says whether packets are taken. `None`: too many addresses.
 pub(super) fn program(
-    port: u16,
+    ports: Ports,
     addresses: &[IpAddr],
     ring: BorrowedFd<'_>,
     gate: BorrowedFd<'_>,
@@ -88,19 +91,18 @@ pub(super) fn program(
     p.load(Width::Two, scratch, second, 12);
     p.jump_if(scratch, Condition::Equal, on_wire(IPV6 as u16), At::Six);
     p.jump_if(scratch, Condition::NotEqual, on_wire(IPV4 as u16), At::Pass);
-    ipv4(&mut p, port, addresses);
+    ipv4(&mut p, ports, addresses);
     p.place(At::Six);
     p.copy(fourth, second);
     p.add(fourth, (ETHERNET + V6_HEADERS + CONNECTION).into());
     p.jump_if_above(fourth, third, At::Pass);
-    ipv6(&mut p, port, addresses);
+    ipv6(&mut p, ports, addresses);
 
     p.place(At::Ours);
     p.map_value(first, gate);
     p.load(Width::Four, scratch, first, 0);
     p.jump_if(scratch, Condition::Equal, 0, At::Pass);
     p.jump_if(length, Condition::Below, ETHERNET.cast_unsigned().into(), At::Pass);
-    let longest = |record: u16| u32::from(record) - RECORD_HEAD as u32;
     let [small, middle, large] = RECORDS;
     p.jump_if(length, Condition::Above, longest(large), At::Pass);
     p.set(second, large.into());
@@ -147,7 +149,7 @@ pub(super) fn program(
 
 /// From here to [`At::Ours`] or [`At::Pass`]: the packet is at register 2, with the datagram's beginning. Without options (an IHL of 5), not a
 /// fragment.
-fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
+fn ipv4(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
     p.jump_if(scratch, Condition::NotEqual, 0x45, At::Pass);
@@ -157,7 +159,7 @@ fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.load(Width::One, scratch, bytes, ETHERNET + 9);
     p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + 20 + 2);
-    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    wanted(p, ports, At::Port4);
     p.load(Width::Eight, scratch, bytes, ETHERNET + V4_HEADERS);
     p.jump_if_null(scratch, At::Pass);
     p.load(Width::Four, scratch, bytes, ETHERNET + 16);
@@ -168,7 +170,7 @@ fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
 }
 
 /// Likewise, without extension headers.
-fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
+fn ipv6(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
     p.and(scratch, 0xf0);
@@ -176,7 +178,7 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.load(Width::One, scratch, bytes, ETHERNET + 6);
     p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + 40 + 2);
-    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    wanted(p, ports, At::Port6);
     p.load(Width::Eight, scratch, bytes, ETHERNET + V6_HEADERS);
     p.jump_if_null(scratch, At::Pass);
     for (number, address) in addresses.iter().filter_map(v6).enumerate() {
@@ -188,6 +190,20 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
         p.place(At::NotThis(number));
     }
     p.jump(At::Pass);
+}
+
+/// Go on at `place`, which is next, if the port in register 5 is wanted, and what comes to it.
+fn wanted(p: &mut Assembler<At>, ports: Ports, place: At) {
+    let (port, length) = (Register(5), Register(8));
+    p.jump_if(port, Condition::Equal, on_wire(ports.small), place);
+    p.jump_if(port, Condition::NotEqual, on_wire(ports.bulk), At::Pass);
+    p.jump_if(length, Condition::Above, longest(RECORDS[0]), At::Pass);
+    p.place(place);
+}
+
+/// Bytes of the longest frame in a record of this length.
+fn longest(record: u16) -> u32 {
+    u32::from(record).saturating_sub(RECORD_HEAD as u32)
 }
 
 /// Two bytes as they lie in a packet, loaded by this machine.

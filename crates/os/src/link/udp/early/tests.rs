@@ -24,7 +24,7 @@ fn skip(why: &str) {
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
 }
 
-const PORT: u16 = 7;
+const PORTS: Ports = Ports { small: 7, bulk: 9 };
 const OURS: [&str; 4] = ["10.1.2.3", "192.168.7.1", "fd00::1:2:3", "fd00::1:2:4"];
 
 fn ours() -> Vec<IpAddr> {
@@ -32,7 +32,7 @@ fn ours() -> Vec<IpAddr> {
 }
 
 fn program_of(ips: &[IpAddr]) -> Option<(Early, Loaded)> {
-    match Early::at_no_interface(PORT, ips, false) {
+    match Early::at_no_interface(PORTS, ips, false) {
         Err(Errno::PERM | Errno::ACCESS) => {
             skip("programs in the kernel take CAP_BPF and CAP_NET_ADMIN");
             None
@@ -61,11 +61,13 @@ fn is_ours(frame: &[u8]) -> bool {
         _ => return false,
     };
     let whose = &ip[header + 8..header + 16];
-    ip[header + 2..header + 4] == PORT.to_be_bytes() && ours().contains(&to) && whose != [0; 8]
+    let port = u16::from_be_bytes([ip[header + 2], ip[header + 3]]);
+    let wanted = port == PORTS.small || port == PORTS.bulk && frame.len() <= 256 - 8;
+    wanted && ours().contains(&to) && whose != [0; 8]
 }
 
 fn frames() -> impl Strategy<Value = Vec<u8>> {
-    let to = (prop::sample::select(ours()), prop_oneof![9 => Just(PORT), 1 => any::<u16>()]);
+    let to = (prop::sample::select(ours()), prop_oneof![6 => Just(PORTS.small), 3 => Just(PORTS.bulk), 1 => any::<u16>()]);
     let whose = prop_oneof![1 => Just(0_u8), 5 => any::<u8>()];
     let body = prop_oneof![4 => 0_usize..150, 2 => 150_usize..350, 1 => 1990_usize..2040, 1 => 2040_usize..3000];
     let change = prop_oneof![3 => Just(None), 1 => (0_usize..70, any::<u8>()).prop_map(Some)];
@@ -237,8 +239,10 @@ fn links_on_a_cable_receive_early_what_is_small() {
             // But for those too short to say whose they are.
             assert_eq!((early(&one.1), early(&other.1)), (605 - 8, 0));
             let bulk_from = SocketAddr::new(other.0.ip(), other.1.bulk_port().unwrap());
-            assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, b"bulk").0, bulk_from);
+            assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, &[7; 300]).0, bulk_from);
             assert_eq!(early(&one.1), 605 - 8);
+            assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, b"acknowledged").0, bulk_from);
+            assert_eq!(early(&one.1), 606 - 8);
             // Who sleeps is woken, by what came before and by what comes then.
             for asleep in [false, true] {
                 if asleep {
@@ -248,10 +252,10 @@ fn links_on_a_cable_receive_early_what_is_small() {
                 assert_eq!(other.1.send(&[to]).unwrap(), 1);
                 assert_eq!(take(&mut one.1, 1), [(other.0, b"wake up!".to_vec())]);
             }
-            assert_eq!(early(&one.1), 606 - 8);
+            assert_eq!(early(&one.1), 607 - 8);
             one.1.watch(false).unwrap();
             across(&mut other.1, &mut one, Lane::Small, b"is awake");
-            assert_eq!(early(&one.1), 607 - 8);
+            assert_eq!(early(&one.1), 608 - 8);
         });
     }
 }
