@@ -18,7 +18,9 @@ pub enum Offload {
 pub struct Statistics {
     /// Datagrams taken by the kernel.
     pub datagrams_out: u64,
-    /// Their bytes.
+    /// Of these, how many went past the kernel's IP, as frames.
+    pub frames_out: u64,
+    /// Bytes of all that were taken.
     pub bytes_out: u64,
     /// System calls that took them.
     pub calls_out: u64,

@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a frame, at most: of longer ones the kernel's way is a small part.
 const FRAME_MAX: usize = 2048;
-/// Frames sent to a peer of whom nothing came early meanwhile; it may have moved.
-const UNHEARD_MAX: u32 = 16;
+/// Frames sent to a peer of whom nothing came early meanwhile: it may have moved, and each that is sent again then comes later than the one before.
+const UNHEARD_MAX: u32 = 8;
 /// So often the socket is used all the same: firewalls forget a conversation that they do not see.
 const BY_SOCKET: Duration = Duration::from_secs(10);
 /// And so many frames are sent between two looks at the clock.
 const CLOCK_EVERY: u32 = 64;
-/// Ways of one peer that are tried: one that keeps changing is none.
+/// Ways to one peer that are tried: one that keeps changing is none.
 const WAYS_MAX: u32 = 64;
 
 /// How a peer is sent frames to.
@@ -61,10 +61,10 @@ impl Frames {
     /// Something came from the peer this way; `socket` is connected to it.
     pub(super) fn heard(&mut self, way: &Way, socket: &Socket) {
         self.unheard = 0;
-        if self.seen.as_ref() != Some(way) && self.ways < WAYS_MAX {
-            self.ways += 1;
+        if self.seen.as_ref() != Some(way) {
+            self.ways = self.ways.saturating_add(1);
             self.seen = Some(*way);
-            self.way = Open::new(way, socket);
+            self.way = if self.ways <= WAYS_MAX { Open::new(way, socket) } else { None };
         }
     }
 

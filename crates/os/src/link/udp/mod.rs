@@ -5,6 +5,8 @@
 //! fills no buffer that small messages need, and is passed by them.
 
 mod bind;
+#[cfg(test)]
+mod cable;
 mod connected;
 mod early;
 mod foreseen;
@@ -184,7 +186,7 @@ impl UdpLink {
             && rest.first().is_none_or(|next| next.to != one.to)
             && let Some(sent) = self.send_frame(own, one)
         {
-            return self.settle(&batch[..1], sent);
+            return self.settle(core::slice::from_ref(one), sent);
         }
         let socket = match route {
             Route::Connected(lane, own) => self.connected[lane].sockets.get_mut(own).map(|connected| &mut connected.socket),
@@ -230,7 +232,9 @@ impl UdpLink {
     /// Send a lone small datagram past the socket of its peer; `None`: it is to go by the socket.
     fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
         let connected = self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
-        connected.frames.send(one.head)
+        let sent = connected.frames.send(one.head)?;
+        self.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
+        Some(sent)
     }
 
     /// Give a peer a socket of its own in this lane, if that works.

@@ -1,28 +1,11 @@
-//! The program run on frames, and links at both ends of a cable. All of it as root only.
+//! The program run on frames. As root only.
 
 use super::super::super::ip::tests::packet;
-use super::super::{Bind, UdpLink};
+use super::super::cable::skip;
 use super::program::{PASSED, TAKEN};
 use super::*;
 use crate::bpf::run_on;
-use crate::link::conformance::take;
-use crate::link::{Link, Offload, Outgoing};
-use crate::memory::Gather;
-use crate::without::Without;
-use oikaze_protocol::wire::Lane;
 use proptest::prelude::*;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
-use std::net::SocketAddr;
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// Seen and counted by `cargo xtask test`; where all must run (OIKAZE_TEST_ALL), a failure.
-fn skip(why: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "\nskipped: {why}");
-    assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
-}
 
 const PORTS: Ports = Ports { small: 7, bulk: 9 };
 const OURS: [&str; 4] = ["10.1.2.3", "192.168.7.1", "fd00::1:2:3", "fd00::1:2:4"];
@@ -167,121 +150,4 @@ fn a_record_that_is_no_datagram_is_counted() {
     let mut statistics = Statistics::default();
     assert_eq!(early.take(9, &mut statistics, &mut |_, _| panic!("altered")), 0);
     assert_eq!((statistics.truncated, statistics.early, early.is_empty()), (1, 0, true));
-}
-
-/// Two links, each in a network namespace of its own, a cable between them. `None`: not permitted.
-struct Cable {
-    ends: [(SocketAddr, UdpLink); 2],
-    _namespaces: [File; 2],
-}
-
-/// This thread is left in the second one's namespace, so that neither may open sockets later (`connect`).
-fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
-    let ip = |line: &str| {
-        assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "ip {line}");
-    };
-    let namespace = || {
-        // SAFETY: concerns this thread alone, which ends with the test.
-        (unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0).then(|| File::open("/proc/thread-self/ns/net").unwrap())
-    };
-    let Some(first) = namespace() else {
-        skip("network namespaces take root");
-        return None;
-    };
-    let second = namespace().unwrap();
-    let home = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&first));
-    ip(&format!("link add there type veth peer name here netns {home}"));
-    let mut ends = Vec::new();
-    for ((namespace, device), (address, without)) in [(&first, "here"), (&second, "there")].into_iter().zip(addresses.into_iter().zip(without)) {
-        move_into_link_name_space(std::os::fd::AsFd::as_fd(namespace), Some(LinkNameSpaceType::Network)).unwrap();
-        ip(&format!("address add {address} dev {device} {}", if address.contains(':') { "nodad" } else { "broadcast +" }));
-        ip(&format!("link set {device} mtu 9000 up"));
-        let without = Without::parse(without).unwrap();
-        let link = UdpLink::bind(&Bind { without, ..Bind::default() }).unwrap();
-        let at = SocketAddr::new(address.split('/').next().unwrap().parse().unwrap(), link.port());
-        ends.push((at, link));
-    }
-    let ends = ends.try_into().ok().unwrap();
-    Some(Cable { ends, _namespaces: [first, second] })
-}
-
-fn in_a_thread(test: impl FnOnce() + Send + 'static) {
-    // Which may be anywhere afterwards.
-    std::thread::spawn(test).join().unwrap();
-}
-
-/// Sends so many bytes and returns how they came.
-fn across(from: &mut UdpLink, to: &mut (SocketAddr, UdpLink), lane: Lane, body: &[u8]) -> (SocketAddr, Vec<u8>) {
-    let at = SocketAddr::new(to.0.ip(), if lane == Lane::Bulk { to.1.bulk_port().unwrap() } else { to.0.port() });
-    let one = Outgoing { to: &at, lane, head: body, payload: &Gather::EMPTY, tag: &[] };
-    assert_eq!(from.send(&[one]).unwrap(), 1);
-    let begun = Instant::now();
-    let mut came = None;
-    while came.is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{} bytes never came", body.len());
-        to.1.receive(&mut |arrival| came = Some((arrival.from, arrival.bytes.to_vec()))).unwrap();
-    }
-    came.unwrap()
-}
-
-#[test]
-fn links_on_a_cable_receive_early_what_is_small() {
-    for addresses in [["10.7.0.1/24", "10.7.0.2/24"], ["fd00:7::1/64", "fd00:7::2/64"]] {
-        in_a_thread(move || {
-            let Some(Cable { ends: [mut one, mut other], _namespaces }) = cable(addresses, ["connect", "connect,early"]) else { return };
-            assert_eq!([&one, &other].map(|(_, link)| link.statistics().early_receive), [Offload::On, Offload::Off]);
-            for len in (0..600).chain([2000, 2001, 5000, 8000, 8900]) {
-                let body: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8 | 1).collect();
-                assert_eq!(across(&mut other.1, &mut one, Lane::Small, &body), (other.0, body.clone()));
-                assert_eq!(across(&mut one.1, &mut other, Lane::Small, &body), (one.0, body.clone()));
-            }
-            let early = |link: &UdpLink| link.statistics().early;
-            // But for those too short to say whose they are.
-            assert_eq!((early(&one.1), early(&other.1)), (605 - 8, 0));
-            let bulk_from = SocketAddr::new(other.0.ip(), other.1.bulk_port().unwrap());
-            assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, &[7; 300]).0, bulk_from);
-            assert_eq!(early(&one.1), 605 - 8);
-            assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, b"acknowledged").0, bulk_from);
-            assert_eq!(early(&one.1), 606 - 8);
-            // Who sleeps is woken, by what came before and by what comes then.
-            for asleep in [false, true] {
-                if asleep {
-                    one.1.watch(true).unwrap();
-                }
-                let to = Outgoing { to: &one.0, lane: Lane::Small, head: b"wake up!", payload: &Gather::EMPTY, tag: &[] };
-                assert_eq!(other.1.send(&[to]).unwrap(), 1);
-                assert_eq!(take(&mut one.1, 1), [(other.0, b"wake up!".to_vec())]);
-            }
-            assert_eq!(early(&one.1), 607 - 8);
-            one.1.watch(false).unwrap();
-            across(&mut other.1, &mut one, Lane::Small, b"is awake");
-            assert_eq!(early(&one.1), 608 - 8);
-        });
-    }
-}
-
-/// Sockets have what the ring had no room for, and all of it is heard.
-#[test]
-fn nothing_is_lost_that_fits_into_ring_and_socket() {
-    in_a_thread(|| {
-        let Some(Cable { ends: [(at, mut one), (_, mut other)], _namespaces }) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["connect", "connect,gso"]) else {
-            return;
-        };
-        const COUNT: u32 = 300;
-        for number in 0..COUNT {
-            let body = [&number.to_le_bytes()[..], &[1; 4000]].concat();
-            let datagram = Outgoing { to: &at, lane: Lane::Small, head: &body, payload: &Gather::EMPTY, tag: &[] };
-            assert_eq!(other.send(&[datagram]).unwrap(), 1);
-        }
-        let mut came = std::collections::BTreeSet::new();
-        let begun = Instant::now();
-        while came.len() < COUNT as usize {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{} of {COUNT}", came.len());
-            let mut take = |arrival: Arrival<'_>| assert!(came.insert(arrival.bytes[..4].to_vec()));
-            one.receive(&mut take).unwrap();
-            one.receive_again(&mut super::super::Plain(&mut take)).unwrap();
-        }
-        let early = one.statistics().early;
-        assert!(early > 40 && early < COUNT.into(), "{early} early: the rest by the socket");
-    });
 }

@@ -1,0 +1,248 @@
+//! Links at both ends of a cable between two network namespaces: what comes early, and what goes as frames. As root only.
+
+use super::{Bind, UdpLink};
+use crate::link::conformance::take;
+use crate::link::{Arrival, Link, Offload, Outgoing};
+use crate::memory::Gather;
+use crate::without::Without;
+use oikaze_protocol::wire::Lane;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Seen and counted by `cargo xtask test`; where all must run (OIKAZE_TEST_ALL), a failure.
+pub(super) fn skip(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "\nskipped: {why}");
+    assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
+}
+
+/// Two hosts with a link each, a cable between them.
+struct Cable {
+    ends: [(SocketAddr, UdpLink); 2],
+    namespaces: [File; 2],
+}
+
+impl Cable {
+    /// This thread goes to the host at this end, where its link may open further sockets.
+    fn at(&mut self, end: usize) -> &mut UdpLink {
+        go_to(&self.namespaces[end]);
+        &mut self.ends[end].1
+    }
+}
+
+fn go_to(namespace: &File) {
+    move_into_link_name_space(std::os::fd::AsFd::as_fd(namespace), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+fn ip(line: &str) {
+    assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "ip {line}");
+}
+
+/// This thread is left at the second end, so that neither may open sockets later without going there (`connect`). `None`: not permitted.
+fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
+    let namespace = || {
+        // SAFETY: concerns this thread alone, which ends with the test.
+        (unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0).then(|| File::open("/proc/thread-self/ns/net").unwrap())
+    };
+    let Some(first) = namespace() else {
+        skip("network namespaces take root");
+        return None;
+    };
+    let second = namespace().unwrap();
+    let home = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&first));
+    ip(&format!("link add there type veth peer name here netns {home}"));
+    let mut ends = Vec::new();
+    let devices = [(&first, "here"), (&second, "there")];
+    for ((namespace, device), (address, without)) in devices.into_iter().zip(addresses.into_iter().zip(without)) {
+        go_to(namespace);
+        ip(&format!("address add {address} dev {device} {}", if address.contains(':') { "nodad" } else { "broadcast +" }));
+        ip(&format!("link set {device} mtu 9000 up"));
+        let without = Without::parse(without).unwrap();
+        let link = UdpLink::bind(&Bind { without, ..Bind::default() }).unwrap();
+        let at = SocketAddr::new(address.split('/').next().unwrap().parse().unwrap(), link.port());
+        ends.push((at, link));
+    }
+    let ends = ends.try_into().ok().unwrap();
+    Some(Cable { ends, namespaces: [first, second] })
+}
+
+fn in_a_thread(test: impl FnOnce() + Send + 'static) {
+    // Which may be anywhere afterwards.
+    std::thread::spawn(test).join().unwrap();
+}
+
+/// Sends so many bytes and returns how they came.
+fn across(from: &mut UdpLink, to: &mut (SocketAddr, UdpLink), lane: Lane, body: &[u8]) -> (SocketAddr, Vec<u8>) {
+    let at = SocketAddr::new(to.0.ip(), if lane == Lane::Bulk { to.1.bulk_port().unwrap() } else { to.0.port() });
+    let one = Outgoing { to: &at, lane, head: body, payload: &Gather::EMPTY, tag: &[] };
+    assert_eq!(from.send(&[one]).unwrap(), 1);
+    let begun = Instant::now();
+    let mut came = None;
+    while came.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} bytes never came", body.len());
+        to.1.receive(&mut |arrival| came = Some((arrival.from, arrival.bytes.to_vec()))).unwrap();
+    }
+    came.unwrap()
+}
+
+#[test]
+fn links_on_a_cable_receive_early_what_is_small() {
+    for addresses in [["10.7.0.1/24", "10.7.0.2/24"], ["fd00:7::1/64", "fd00:7::2/64"]] {
+        in_a_thread(move || {
+            let Some(Cable { ends: [mut one, mut other], .. }) = cable(addresses, ["connect", "connect,early"]) else { return };
+            assert_eq!([&one, &other].map(|(_, link)| link.statistics().early_receive), [Offload::On, Offload::Off]);
+            for len in (0..600).chain([2000, 2001, 5000, 8000, 8900]) {
+                let body: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8 | 1).collect();
+                assert_eq!(across(&mut other.1, &mut one, Lane::Small, &body), (other.0, body.clone()));
+                assert_eq!(across(&mut one.1, &mut other, Lane::Small, &body), (one.0, body.clone()));
+            }
+            let early = |link: &UdpLink| link.statistics().early;
+            // But for those too short to say whose they are.
+            assert_eq!((early(&one.1), early(&other.1)), (605 - 8, 0));
+            let bulk_from = SocketAddr::new(other.0.ip(), other.1.bulk_port().unwrap());
+            assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, &[7; 300]).0, bulk_from);
+            assert_eq!(early(&one.1), 605 - 8);
+            assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, b"acknowledged").0, bulk_from);
+            assert_eq!(early(&one.1), 606 - 8);
+            // Who sleeps is woken, by what came before and by what comes then.
+            for asleep in [false, true] {
+                if asleep {
+                    one.1.watch(true).unwrap();
+                }
+                let to = Outgoing { to: &one.0, lane: Lane::Small, head: b"wake up!", payload: &Gather::EMPTY, tag: &[] };
+                assert_eq!(other.1.send(&[to]).unwrap(), 1);
+                assert_eq!(take(&mut one.1, 1), [(other.0, b"wake up!".to_vec())]);
+            }
+            assert_eq!(early(&one.1), 607 - 8);
+            one.1.watch(false).unwrap();
+            across(&mut other.1, &mut one, Lane::Small, b"is awake");
+            assert_eq!(early(&one.1), 608 - 8);
+        });
+    }
+}
+
+/// Sockets have what the ring had no room for, and all of it is heard.
+#[test]
+fn nothing_is_lost_that_fits_into_ring_and_socket() {
+    in_a_thread(|| {
+        let Some(Cable { ends: [(at, mut one), (_, mut other)], .. }) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["connect", "connect,gso"]) else {
+            return;
+        };
+        const COUNT: u32 = 300;
+        for number in 0..COUNT {
+            let body = [&number.to_le_bytes()[..], &[1; 4000]].concat();
+            let datagram = Outgoing { to: &at, lane: Lane::Small, head: &body, payload: &Gather::EMPTY, tag: &[] };
+            assert_eq!(other.send(&[datagram]).unwrap(), 1);
+        }
+        let mut came = std::collections::BTreeSet::new();
+        let begun = Instant::now();
+        while came.len() < COUNT as usize {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{} of {COUNT}", came.len());
+            let mut take = |arrival: Arrival<'_>| assert!(came.insert(arrival.bytes[..4].to_vec()));
+            one.receive(&mut take).unwrap();
+            one.receive_again(&mut super::Plain(&mut take)).unwrap();
+        }
+        let early = one.statistics().early;
+        assert!(early > 40 && early < COUNT.into(), "{early} early: the rest by the socket");
+    });
+}
+
+/// To and fro, `count` times, numbered from `first`.
+fn ping_pong(cable: &mut Cable, first: u32, count: u32) {
+    for number in first..first + count {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let [source, target] = [from, to].map(|end| cable.ends[end].0);
+            let body = [number.to_le_bytes().as_slice(), &vec![7; 4 + number as usize % 1500]].concat();
+            let one = Outgoing { to: &target, lane: Lane::Small, head: &body, payload: &Gather::EMPTY, tag: &[] };
+            assert_eq!(cable.at(from).send(&[one]).unwrap(), 1);
+            let begun = Instant::now();
+            let mut came = None;
+            while came.is_none() {
+                assert!(begun.elapsed() < Duration::from_secs(20), "{number} never came to {to}");
+                cable.at(to).receive(&mut |arrival| came = Some((arrival.from, arrival.bytes.to_vec()))).unwrap();
+            }
+            assert_eq!(came, Some((source, body)));
+        }
+    }
+}
+
+fn frames(cable: &Cable) -> [u64; 2] {
+    [0, 1].map(|end| cable.ends[end].1.statistics().frames_out)
+}
+
+#[test]
+fn peers_that_are_heard_early_are_sent_frames() {
+    for addresses in [["10.7.0.1/24", "10.7.0.2/24"], ["fd00:7::1/64", "fd00:7::2/64"]] {
+        in_a_thread(move || {
+            let Some(mut cable) = cable(addresses, ["", ""]) else { return };
+            ping_pong(&mut cable, 0, 1000);
+            assert!(frames(&cable).iter().all(|frames| (900..1000).contains(frames)), "{:?}", frames(&cable));
+            // One who hears nothing goes the way of the sockets before long.
+            let (target, before) = (cable.ends[1].0, frames(&cable)[0]);
+            for _ in 0..100 {
+                let one = Outgoing { to: &target, lane: Lane::Small, head: b"into the void", payload: &Gather::EMPTY, tag: &[] };
+                assert_eq!(cable.at(0).send(&[one]).unwrap(), 1);
+            }
+            assert!((1..=8).contains(&(frames(&cable)[0] - before)));
+            let mut came = 0;
+            while came < 100 {
+                came += cable.at(1).receive(&mut |_| ()).unwrap();
+            }
+            ping_pong(&mut cable, 0, 2);
+            assert!(frames(&cable)[0] > before + 8, "heard again");
+        });
+    }
+}
+
+/// Nothing tells of it but what comes from there: frames to the one before are lost meanwhile, as on a bad wire.
+#[test]
+fn a_host_that_has_another_card_is_found_again() {
+    in_a_thread(|| {
+        let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["", ""]) else { return };
+        ping_pong(&mut cable, 0, 200);
+        go_to(&cable.namespaces[1]);
+        ip("link set there address 02:00:00:00:00:07");
+        let ends = [0, 1].map(|end| cable.ends[end].0);
+        let (mut arrived, mut tries) = ([false; 2], 0);
+        while arrived != [true; 2] {
+            tries += 1;
+            assert!(tries < 20, "{arrived:?}");
+            for (from, to) in [(1, 0), (0, 1)] {
+                let one = Outgoing { to: &ends[to], lane: Lane::Small, head: b"are you there?", payload: &Gather::EMPTY, tag: &[] };
+                cable.at(from).send(&[one]).unwrap();
+                // Over a cable of this machine it is there by now.
+                (0..20).for_each(|_| arrived[to] |= cable.at(to).receive(&mut |_| ()).unwrap() > 0);
+            }
+        }
+        let before = frames(&cable);
+        ping_pong(&mut cable, 0, 100);
+        assert!(frames(&cable).iter().zip(before).all(|(now, before)| *now >= before + 90), "{before:?}");
+    });
+}
+
+/// As over a tunnel, or IPsec, which a frame would pass by.
+#[test]
+fn where_the_kernel_would_go_another_way_no_frames_are_sent() {
+    in_a_thread(|| {
+        let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["", ""]) else { return };
+        go_to(&cable.namespaces[0]);
+        ip("route change 10.7.0.0/24 dev here mtu 8000");
+        ping_pong(&mut cable, 0, 300);
+        let [narrow, wide] = frames(&cable);
+        assert!(narrow == 0 && wide > 200, "{narrow}, {wide}");
+    });
+}
+
+#[test]
+fn frames_and_early_receive_can_be_switched_off() {
+    for (without, expected) in [("early", [false, true]), ("frames", [false, true])] {
+        in_a_thread(move || {
+            let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], [without, ""]) else { return };
+            ping_pong(&mut cable, 0, 200);
+            assert_eq!(frames(&cable).map(|frames| frames > 100), expected);
+        });
+    }
+}
