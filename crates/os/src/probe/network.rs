@@ -24,7 +24,24 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
         Err(e) => (e.to_string(), Verdict::Good),
     };
     findings.push(Finding::new("IPv6", found, "optional: used where both ends have it", ok));
+    findings.push(early_receive(without));
     findings
+}
+
+/// Tried at all interfaces, for a moment.
+fn early_receive(without: &Without) -> Finding {
+    let state = UdpLink::bind(&Bind { without: *without, ..Bind::default() }).map(|link| link.statistics().early_receive);
+    let (found, ok) = match state {
+        Ok(Offload::On) => ("yes (tried)", Verdict::Good),
+        Ok(Offload::Off) => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
+        Ok(Offload::Refused) => ("not permitted, or not known to this kernel, or no Ethernet interface", Verdict::Degraded),
+        Err(_) => ("no UDP (see there)", Verdict::Degraded),
+    };
+    let needed = "for small messages past the kernel's IP: 2.8 instead of 4.4 µs where it was measured";
+    Finding::new("early receive (tcx), frames", found, needed, ok).fix(
+        "Linux 6.6, and root or: setcap cap_bpf,cap_net_admin,cap_net_raw+ep PROGRAM; for a container, --cap-add with the same three. \
+         Without it small messages go by the sockets.",
+    )
 }
 
 fn sysctl(what: &'static str, file: &str) -> Finding {

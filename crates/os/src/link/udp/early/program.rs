@@ -1,7 +1,7 @@
 //! The program that stands where packets come in.
 //!
 //! It takes what is for our ports and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
-//! handshakes (so that who is kept out by a firewall stays out), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
+//! handshakes (WIND-10.5), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
 
 use super::Ports;
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
@@ -21,7 +21,7 @@ const UDP: u32 = 17;
 /// Bytes before the datagram: of IP, without options or extensions, and of UDP.
 const V4_HEADERS: i16 = 20 + 8;
 const V6_HEADERS: i16 = 40 + 8;
-/// And those with which it begins: whose it is, 0 in a handshake (WIRE-2.1).
+/// And those with which it begins: whose it is, 0 in a handshake (WIRE-2.1, WIND-10.5).
 const CONNECTION: i16 = 8;
 /// More Fragments, and the offset (RFC 791, section 3.1).
 const FRAGMENT: u16 = 0x3fff;

@@ -68,6 +68,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Handshakes pass, too (WIND-10.5).
 #[test]
 fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
     let Some((mut early, program)) = program_of(&ours()) else { return };
