@@ -255,6 +255,20 @@ impl UdpLink {
         }
     }
 
+    fn unwatch_if_nobody_sleeps(&mut self) {
+        if self.sleepers > 0 {
+            return;
+        }
+        // One that is not in it was closed meanwhile or has never been: nothing is lost.
+        self.all_sockets().for_each(|socket| {
+            let _ = epoll::delete(&self.watch, &socket.fd);
+        });
+        if let Some(early) = &mut self.early {
+            let _ = epoll::delete(&self.watch, early.fd());
+            early.open_gate();
+        }
+    }
+
     fn settle(&mut self, run: &[Outgoing<'_>], sent: Sent) -> io::Result<ControlFlow<(), usize>> {
         match sent {
             Sent::Whole => {
@@ -366,25 +380,18 @@ impl Link for UdpLink {
 
     /// A socket in the set costs the sender of each datagram to it, on the same machine, and else the interrupt, half a microsecond.
     fn watch(&mut self, yes: bool) -> io::Result<()> {
-        if yes {
-            if let Some(early) = &mut self.early {
-                watch_one(&self.watch, early.shut_gate())?;
-            }
-            self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket.fd.as_fd()))?;
-            self.sleepers += 1;
-        } else {
+        if !yes {
             self.sleepers = self.sleepers.saturating_sub(1);
-            if self.sleepers == 0 {
-                // One that is not in it was closed meanwhile or has never been: nothing is lost.
-                self.all_sockets().for_each(|socket| {
-                    let _ = epoll::delete(&self.watch, &socket.fd);
-                });
-                if let Some(early) = &mut self.early {
-                    let _ = epoll::delete(&self.watch, early.fd());
-                    early.open_gate();
-                }
-            }
+            self.unwatch_if_nobody_sleeps();
+            return Ok(());
         }
+        let early = self.early.as_mut().map_or(Ok(()), |early| watch_one(&self.watch, early.shut_gate()));
+        let watched = early.and_then(|()| self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket.fd.as_fd())));
+        if let Err(why) = watched {
+            self.unwatch_if_nobody_sleeps();
+            return Err(why.into());
+        }
+        self.sleepers += 1;
         Ok(())
     }
 
