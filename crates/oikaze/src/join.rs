@@ -75,8 +75,9 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
     let checked_by_udp = bootstrap.settings().checksum == Some(Checksum::Header);
-    let udp = UdpLink::bind(&Bind { ports, sharers: bootstrap.local_size() as usize, without, checked_by_udp, ..Bind::default() })
-        .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
+    let udp =
+        UdpLink::bind(&Bind { ports, sharers: bootstrap.local_size() as usize, without, checked_by_udp, ..Bind::default() })
+            .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
     let port = udp.port();
     Ok(match &bootstrap.settings().fault {
         None => (Box::new(udp), port),

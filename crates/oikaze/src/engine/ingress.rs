@@ -85,6 +85,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             foresight,
             bodies,
             received: 0,
+            was_a_peers: false,
         };
         let outcome = look(link, &mut ingress);
         let received = ingress.received;
@@ -113,12 +114,15 @@ pub(super) struct Ingress<'e, P> {
     pub foresight: &'e mut Foresight,
     bodies: &'e Bodies,
     received: usize,
+    /// The latest was.
+    was_a_peers: bool,
 }
 
 impl<P: Pages> Ingress<'_, P> {
     /// A datagram, whole or in parts.
     fn datagram(&mut self, view: Result<View<'_>, Malformed>, from: SocketAddr, congested: bool) {
         self.received += 1;
+        self.was_a_peers = false;
         let now = self.now;
         let checked = view.map_err(|_| Dropped::Stranger).and_then(|view| {
             let (rank, path) = if view.is_handshake() {
@@ -133,6 +137,7 @@ impl<P: Pages> Ingress<'_, P> {
             Err(dropped) => return dropped.count(self.counters),
         };
         let Some(peer) = self.peers.touch(rank) else { return };
+        self.was_a_peers = true;
         if congested {
             peer.connection.marked(view.header().lane());
         }
@@ -154,6 +159,10 @@ impl<P: Pages> Ingress<'_, P> {
 impl<P: Pages> Sink for Ingress<'_, P> {
     fn take(&mut self, Arrival { from, bytes, congested }: Arrival<'_>) {
         self.datagram(View::parse(bytes), from, congested);
+    }
+
+    fn was_a_peers(&self) -> bool {
+        self.was_a_peers
     }
 
     fn foresee(&mut self) -> Option<Foreseen> {

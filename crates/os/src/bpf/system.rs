@@ -126,8 +126,7 @@ struct LinkCreate {
 /// # Errors
 /// EINVAL: older than Linux 6.6.
 pub(crate) fn attach_to_ingress(program: &Loaded, interface: u32) -> Result<Link, Errno> {
-    let mut ask =
-        LinkCreate { program: program.0.as_raw_fd().cast_unsigned(), interface, kind: number::TCX_INGRESS, flags: 0 };
+    let mut ask = LinkCreate { program: program.0.as_raw_fd().cast_unsigned(), interface, kind: number::TCX_INGRESS, flags: 0 };
     // SAFETY: the structure is the beginning of what the command reads, and leads nowhere.
     unsafe { call_for_fd(number::LINK_CREATE, &mut ask) }.map(|fd| Link { _fd: fd })
 }

@@ -38,6 +38,11 @@ pub trait Sink {
     /// One has arrived.
     fn take(&mut self, arrival: Arrival<'_>);
 
+    /// Was the one that was taken last from a peer, and unaltered? Only then it is believed by which way it seems to have come.
+    fn was_a_peers(&self) -> bool {
+        false
+    }
+
     /// Bulk is about to be received: where would it belong? Asked again before each call that receives.
     fn foresee(&mut self) -> Option<Foreseen> {
         None

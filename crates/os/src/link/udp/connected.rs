@@ -6,7 +6,7 @@
 //! addresses before the link's own socket is considered. Each lane has its own.
 
 use super::early::Way;
-use super::frames::Frames;
+use super::frames::{Frames, Outlets};
 use super::socket::Socket;
 use crate::without::Without;
 use arrayvec::ArrayVec;
@@ -95,9 +95,9 @@ impl ConnectedSet {
     }
 
     /// A datagram of this peer came past its socket, if it has one.
-    pub(super) fn heard(&mut self, peer: SocketAddr, way: &Way) {
+    pub(super) fn heard(&mut self, peer: SocketAddr, way: &Way, outlets: &mut Outlets) {
         if let Some(connected) = self.sockets.iter_mut().find(|connected| connected.to == peer) {
-            connected.frames.heard(way, &connected.socket);
+            connected.frames.heard(way, &connected.socket, outlets);
         }
     }
 

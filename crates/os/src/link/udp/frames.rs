@@ -3,119 +3,160 @@
 //! What is known of the way to a peer is how its own datagrams come ([`Way`]): by which interface, from which card. So it is only used for peers
 //! whose datagrams come [early](super::early), while they come, and if the kernel would send from the same address and with the interface's
 //! MTU: over tunnels and IPsec it would not. The interface's queues and rules for what leaves (tc, nftables' egress) are heeded; the
-//! firewall's rules for output have let the handshake pass, which goes by the socket, as does a datagram now and then.
+//! firewall's rules for output have let the handshake pass, which goes by the socket (WIND-10.5), as does a datagram now and then.
 
 use super::early::{ETHERNET_LEN, Way};
-use super::send::{Sent, uninterrupted};
+use super::send::Sent;
 use super::socket::Socket;
 use crate::interfaces;
 use crate::link::ip;
 use core::mem::size_of;
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Bytes of a frame, at most: of longer ones the kernel's way is a small part.
 const FRAME_MAX: usize = 2048;
-/// Frames sent to a peer of whom nothing came early meanwhile: it may have moved, and each that is sent again then comes later than the one before.
+/// A peer of whom nothing came early for so long after a frame, or for so many frames, may have moved.
+const UNHEARD_TIME: Duration = Duration::from_millis(5);
 const UNHEARD_MAX: u32 = 8;
-/// So often the socket is used all the same: firewalls forget a conversation that they do not see.
-const BY_SOCKET: Duration = Duration::from_secs(10);
-/// And so many frames are sent between two looks at the clock.
-const CLOCK_EVERY: u32 = 64;
-/// Ways to one peer that are tried: one that keeps changing is none.
-const WAYS_MAX: u32 = 64;
+/// So often the socket is used all the same, for firewalls forget a conversation that they do not see; and the kernel asked whether it would still
+/// go this way.
+const BY_SOCKET: Duration = Duration::from_secs(5);
+/// Ways are looked at no more often than this: one that keeps changing is none.
+const CHANGE: Duration = Duration::from_millis(100);
+
+/// Interfaces that frames go out by, each with a socket that is kept: to close one takes the kernel milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct Outlets(Vec<Outlet>);
+
+#[derive(Debug)]
+struct Outlet {
+    /// The interface's number.
+    number: u32,
+    /// Of AF_PACKET; it hears nothing.
+    socket: OwnedFd,
+    /// Bytes of the largest IP packet.
+    mtu: usize,
+}
+
+impl Outlets {
+    /// That of this interface; `None`: it is gone, or it is not permitted.
+    fn open(&mut self, number: u32) -> Option<&Outlet> {
+        if !self.0.iter().any(|outlet| outlet.number == number) {
+            let name = interfaces::list().ok()?.into_iter().find(|one| one.index == number)?.name;
+            self.0.push(Outlet { number, socket: packet_socket(number)?, mtu: interfaces::mtu(&name).ok()? });
+        }
+        self.get(number)
+    }
+
+    fn get(&self, number: u32) -> Option<&Outlet> {
+        self.0.iter().find(|outlet| outlet.number == number)
+    }
+}
 
 /// How a peer is sent frames to.
 #[derive(Debug)]
 pub(super) struct Frames {
-    way: Option<Open>,
-    /// The latest way that was looked at, and how many there were.
-    seen: Option<Way>,
-    ways: u32,
-    /// Sent since something came.
-    unheard: u32,
-    /// Sent since the clock was looked at.
-    unclocked: u32,
+    open: Option<Open>,
+    /// The way that was looked at last, and when.
+    seen: Option<(Way, Instant)>,
+    /// Sent since something came, and when the first.
+    unheard: (u32, Instant),
     by_socket: Instant,
 }
 
 /// A way that can be gone.
 #[derive(Debug)]
 struct Open {
-    /// Of AF_PACKET, for this interface; it hears nothing.
-    socket: OwnedFd,
+    interface: u32,
     /// Headers, then room for the datagram.
     frame: Box<[u8; FRAME_MAX]>,
     /// Bytes of the headers.
     headers: usize,
-    /// Bytes of the longest frame.
-    most: usize,
 }
 
 impl Frames {
     pub(super) fn new() -> Frames {
-        Frames { way: None, seen: None, ways: 0, unheard: 0, unclocked: 0, by_socket: Instant::now() }
+        let now = Instant::now();
+        Frames { open: None, seen: None, unheard: (0, now), by_socket: now }
     }
 
     /// Something came from the peer this way; `socket` is connected to it.
-    pub(super) fn heard(&mut self, way: &Way, socket: &Socket) {
-        self.unheard = 0;
-        if self.seen.as_ref() != Some(way) {
-            self.ways = self.ways.saturating_add(1);
-            self.seen = Some(*way);
-            self.way = if self.ways <= WAYS_MAX { Open::new(way, socket) } else { None };
+    pub(super) fn heard(&mut self, way: &Way, socket: &Socket, outlets: &mut Outlets) {
+        self.unheard.0 = 0;
+        let same = self.seen.as_ref().is_some_and(|(seen, _)| seen == way);
+        if same && self.open.is_some() {
+            return;
+        }
+        self.open = None;
+        if self.seen.is_none_or(|(_, when)| when.elapsed() >= CHANGE) {
+            self.seen = Some((*way, Instant::now()));
+            self.open = Open::new(way, socket, outlets);
         }
     }
 
     /// Send a datagram; `None`: it is to go by the socket.
-    pub(super) fn send(&mut self, datagram: &[u8]) -> Option<Sent> {
-        let open = self.way.as_mut().filter(|_| self.unheard < UNHEARD_MAX)?;
-        if self.unclocked >= CLOCK_EVERY {
-            self.unclocked = 0;
-            if self.by_socket.elapsed() > BY_SOCKET {
-                self.by_socket = Instant::now();
-                return None;
+    pub(super) fn send(&mut self, datagram: &[u8], socket: &Socket, outlets: &Outlets) -> Option<Sent> {
+        let open = self.open.as_mut()?;
+        let outlet = outlets.get(open.interface)?;
+        // A handshake's connection is 0 (WIRE-2.1).
+        if datagram.first_chunk::<8>().is_none_or(|connection| *connection == [0; 8]) {
+            return None;
+        }
+        let now = Instant::now();
+        let (count, first) = &mut self.unheard;
+        if *count == 0 {
+            *first = now;
+        } else if *count >= UNHEARD_MAX || now - *first > UNHEARD_TIME {
+            return None;
+        }
+        if now - self.by_socket > BY_SOCKET {
+            self.by_socket = now;
+            if !is_way_of(socket, outlet.mtu) {
+                self.open = None;
             }
+            return None;
         }
         let len = open.headers + datagram.len();
-        let frame = open.frame.get_mut(..len).filter(|_| len <= open.most)?;
+        let frame = open.frame.get_mut(..len).filter(|_| len <= ETHERNET_LEN + outlet.mtu)?;
         frame.get_mut(open.headers..)?.copy_from_slice(datagram);
         ip::finish(frame.get_mut(ETHERNET_LEN..)?)?;
-        match uninterrupted(|| rustix::net::send(&open.socket, frame, SendFlags::DONTWAIT)) {
-            sent @ (Sent::Whole | Sent::NoRoom) => {
-                self.unheard += 1;
-                self.unclocked += 1;
-                Some(sent)
-            }
-            _ => {
-                self.way = None;
+        *count += 1;
+        match rustix::io::retry_on_intr(|| rustix::net::send(&outlet.socket, frame, SendFlags::DONTWAIT)) {
+            // Dropped at the interface, which UDP does not tell of: as good as lost on the way.
+            Ok(_) | Err(Errno::NOBUFS) => Some(Sent::Whole),
+            Err(Errno::AGAIN | Errno::NOMEM) => None,
+            Err(_) => {
+                // The interface is down, or smaller.
+                (self.open, self.seen) = (None, self.seen.map(|(way, _)| (way, now)));
                 None
             }
         }
     }
 }
 
+/// Would the kernel send by an interface of this MTU to whom this socket is connected to? A tunnel has a smaller one, and so has IPsec.
+fn is_way_of(socket: &Socket, mtu: usize) -> bool {
+    let of_route = if socket.local.is_ipv4() { sockopt::ip_mtu(&socket.fd) } else { sockopt::ipv6_mtu(&socket.fd) };
+    of_route.is_ok_and(|route| route as usize == mtu)
+}
+
 impl Open {
     /// `None`: the kernel would go another way, or this one is not permitted.
-    fn new(way: &Way, socket: &Socket) -> Option<Open> {
+    fn new(way: &Way, socket: &Socket, outlets: &mut Outlets) -> Option<Open> {
         let peer = socket.peer?;
-        if socket.local != way.ours {
+        if socket.local != way.ours || !is_way_of(socket, outlets.open(way.interface)?.mtu) {
             return None;
         }
-        let name = interfaces::list().ok()?.into_iter().find(|one| one.index == way.interface)?.name;
-        let mtu = interfaces::mtu(&name).ok()?;
-        let of_route = if peer.is_ipv4() { sockopt::ip_mtu(&socket.fd) } else { sockopt::ipv6_mtu(&socket.fd) };
-        if of_route.ok()? as usize != mtu {
-            return None;
-        }
-        let [to @ .., _, _] = way.ethernet.as_slice() else { return None };
-        let (to, from) = to.split_at_checked(to.len() / 2)?;
-        let headers = [from, to, way.ethernet.last_chunk::<2>()?, &ip::headers(way.ours, peer)?].concat();
+        let [addresses @ .., _, _] = way.ethernet.as_slice() else { return None };
+        let (ours, theirs) = addresses.split_at_checked(addresses.len() / 2)?;
+        let headers = [theirs, ours, way.ethernet.last_chunk::<2>()?, &ip::headers(way.ours, peer)?].concat();
         let mut frame = Box::new([0; FRAME_MAX]);
         frame.get_mut(..headers.len())?.copy_from_slice(&headers);
-        let most = FRAME_MAX.min(ETHERNET_LEN + mtu);
-        Some(Open { socket: packet_socket(way.interface)?, frame, headers: headers.len(), most })
+        Some(Open { interface: way.interface, frame, headers: headers.len() })
     }
 }
 
@@ -129,13 +170,15 @@ fn packet_socket(interface: u32) -> Option<OwnedFd> {
     }
     // SAFETY: new, and nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    bind_to(socket.as_fd(), interface).then_some(socket)
+}
+
+fn bind_to(socket: BorrowedFd<'_>, interface: u32) -> bool {
     // SAFETY: plain data for which zeros are valid.
     let mut at: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
     at.sll_family = libc::AF_PACKET as libc::c_ushort;
     at.sll_ifindex = interface.cast_signed();
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads one address of this length.
-    let bound = unsafe {
-        libc::bind(socket.as_raw_fd(), (&raw const at).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
-    };
-    (bound == 0).then_some(socket)
+    (unsafe { libc::bind(socket.as_raw_fd(), (&raw const at).cast(), len) }) == 0
 }

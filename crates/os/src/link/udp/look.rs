@@ -63,7 +63,18 @@ impl Looks {
     pub(super) fn new() -> Looks {
         // Nothing has come lately.
         let count = BULK_LATELY.max(SMALL_LATELY).max(SOCKET_LATELY + 1);
-        Looks { count, aside: 0, aside_at: count, hot: 0, hot_bulk: 0, small: 0, by_socket: 0, early: false, bulk: 0, bulk_waits: false }
+        Looks {
+            count,
+            aside: 0,
+            aside_at: count,
+            hot: 0,
+            hot_bulk: 0,
+            small: 0,
+            by_socket: 0,
+            early: false,
+            bulk: 0,
+            bulk_waits: false,
+        }
     }
 
     /// There are more sockets of bulk from this index on: the hot one stays, for what it still has came before what they will have.
@@ -71,6 +82,11 @@ impl Looks {
         if self.hot_bulk >= at {
             self.hot_bulk += more;
         }
+    }
+
+    /// What comes from now on comes to the sockets.
+    pub(super) fn not_early(&mut self) {
+        self.early = false;
     }
 
     fn is_bulk_lately(&self) -> bool {
@@ -97,6 +113,9 @@ impl UdpLink {
         let mut small = self.look_at_early(sink);
         if small == 0 && !self.looks.early {
             small = self.look_at_small(self.looks.hot, sink)?;
+            if small == 0 {
+                self.reopen();
+            }
         }
         let mut taken = small;
         // Somebody may wait for what is small; bulk can wait once.
@@ -137,23 +156,33 @@ impl UdpLink {
     /// What has come before the sockets got it.
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
-        let (peers, frames) = (&mut self.connected.small, !self.without.frames);
-        let bulk_port = self.bulk.first().map(|socket| socket.local.port());
-        let mut small = 0;
+        let (peers, outlets, frames) = (&mut self.connected.small, &mut self.interfaces, !self.without.frames);
         let taken = early.take(BURST, &mut self.statistics, &mut |arrival, way| {
-            if bulk_port != Some(way.ours.port()) {
-                small += 1;
-                if frames {
-                    peers.heard(arrival.from, way);
-                }
-            }
+            let from = arrival.from;
             sink.take(arrival);
+            if frames && sink.was_a_peers() {
+                peers.heard(from, way, outlets);
+            }
         });
-        if small > 0 {
+        if self.sleepers > 0 {
+            early.settle();
+        }
+        if taken > 0 {
             self.looks.small = self.looks.count;
-            self.looks.early |= self.looks.count.wrapping_sub(self.looks.by_socket) > SOCKET_LATELY;
+            let only_early = self.looks.count.wrapping_sub(self.looks.by_socket) > SOCKET_LATELY;
+            self.looks.early |= only_early && early.is_open();
+        }
+        if !early.is_open() {
+            self.looks.not_early();
         }
         taken
+    }
+
+    /// After there was no room in the ring: it is empty by now, and so is the hot socket.
+    fn reopen(&mut self) {
+        if let Some(early) = self.early.as_mut().filter(|early| self.sleepers == 0 && !early.is_open()) {
+            early.open_gate();
+        }
     }
 
     /// As long as a look at a socket takes, unless something comes.

@@ -30,6 +30,7 @@ use connected::ConnectedSet;
 use core::ops::ControlFlow;
 use early::Early;
 use foreseen::Patience;
+use frames::Outlets;
 use look::Looks;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
 use oikaze_protocol::wind::PerLane;
@@ -62,6 +63,8 @@ pub struct UdpLink {
     connected: PerLane<ConnectedSet>,
     /// What comes before the small sockets get it, if that is permitted.
     early: Option<Early>,
+    /// Where frames go out.
+    interfaces: Outlets,
     /// Readable when any socket is, while somebody sleeps on it: then all sockets are in it.
     watch: OwnedFd,
     /// How many do.
@@ -93,10 +96,8 @@ impl UdpLink {
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| BindError::System { what: "watch sockets (epoll)", why })?;
         let served = |ip| sockets.iter().any(|socket| socket.serves(ip));
         let wanted = !ask.without.early && ask.sharers <= early::SHARERS_MAX;
-        let port_of = |sockets: &[Socket]| sockets.first().map(|socket| socket.local.port());
-        let small = port_of(&sockets).unwrap_or(0);
-        let ports = early::Ports { small, bulk: port_of(&bulk).unwrap_or(small) };
-        let early = if wanted { Early::open(ports, served, ask.checked_by_udp).ok() } else { None };
+        let port = sockets.first().map_or(0, |socket| socket.local.port());
+        let early = if wanted { Early::open(port, served, ask.checked_by_udp).ok() } else { None };
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,
@@ -121,6 +122,7 @@ impl UdpLink {
             bulk,
             connected: PerLane::default(),
             early,
+            interfaces: Outlets::default(),
             watch,
             sleepers: 0,
             pool: Pool::new(),
@@ -232,7 +234,7 @@ impl UdpLink {
     /// Send a lone small datagram past the socket of its peer; `None`: it is to go by the socket.
     fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
         let connected = self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
-        let sent = connected.frames.send(one.head)?;
+        let sent = connected.frames.send(one.head, &connected.socket, &self.interfaces)?;
         self.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
         Some(sent)
     }
@@ -385,6 +387,7 @@ impl Link for UdpLink {
             self.unwatch_if_nobody_sleeps();
             return Ok(());
         }
+        self.looks.not_early();
         let early = self.early.as_mut().map_or(Ok(()), |early| watch_one(&self.watch, early.shut_gate()));
         let watched = early.and_then(|()| self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket.fd.as_fd())));
         if let Err(why) = watched {

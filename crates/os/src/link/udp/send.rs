@@ -106,7 +106,7 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
 }
 
 /// Call until no signal interrupts; what the answer means.
-pub(super) fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
+fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
     loop {
         return match call() {
             Ok(_) => Sent::Whole,

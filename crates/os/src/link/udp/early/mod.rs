@@ -1,13 +1,13 @@
 //! Small datagrams received before the kernel has gone through IP, UDP and sockets with them.
 //!
-//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts those for the link's ports into a ring that this
+//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts those for the link's port into a ring that this
 //! process has mapped: who looks for a datagram reads a word instead of making a system call. It takes CAP_BPF and CAP_NET_ADMIN; without, and for
-//! all that the program leaves alone, there are the sockets. It leaves with the link, however the process ends.
+//! all that the program leaves alone, there are the sockets. It leaves with the link, however the process ends (and those that it forked).
 //!
 //! While somebody sleeps the gate is shut, and all goes to the sockets, which wake. That nothing is left behind in the ring is Dekker's: who sleeps
 //! shuts the gate and then looks whether the ring is empty; the program claims its place in the ring and then looks whether the gate is open.
 //!
-//! What is taken so has not passed the firewall's rules for input, nor the kernel's check of the UDP checksum, which is made here where nothing
+//! What is taken so has not passed the firewall's rules for what comes in, nor the kernel's check of the UDP checksum, which is made here where nothing
 //! else covers the bytes.
 
 mod program;
@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of the ring. What finds no room in it goes to the sockets.
+/// Bytes of the ring. What finds no room in it goes to the sockets, with all that follows until both were found empty.
 const RING: u32 = 512 << 10;
 /// Addresses that the program looks for; at others all goes to the sockets.
 const ADDRESSES_MAX: usize = 16;
@@ -37,15 +37,6 @@ pub(super) const SHARERS_MAX: usize = 8;
 
 /// Bytes of an Ethernet header: to whom, from whom, what kind.
 pub(super) const ETHERNET_LEN: usize = program::ETHERNET as usize;
-
-/// Which datagrams are wanted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ports {
-    /// All that come to this one,
-    pub(super) small: u16,
-    /// and to this one those that are short: acknowledgements of bulk.
-    pub(super) bulk: u16,
-}
 
 /// How a peer's datagram came here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,37 +61,46 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Programs for these ports, at those addresses of ours that are `served`; `checked`: the UDP checksum is looked at.
+    /// Programs for this port, at those addresses of ours that are `served`; `checked`: the UDP checksum is looked at.
     ///
     /// # Errors
     /// EPERM and the like: not permitted. EINVAL: the kernel is too old. ENODEV: no Ethernet interface has such an address.
-    pub(super) fn open(ports: Ports, served: impl Fn(IpAddr) -> bool, checked: bool) -> Result<Early, Errno> {
+    pub(super) fn open(port: u16, served: impl Fn(IpAddr) -> bool, checked: bool) -> Result<Early, Errno> {
         let (ips, numbers) = ethernet(served)?;
         if numbers.is_empty() {
             return Err(Errno::NODEV);
         }
-        let (mut early, program) = Early::at_no_interface(ports, &ips, checked)?;
+        let (mut early, program) = Early::at_no_interface(port, &ips, checked)?;
         early.links = numbers.into_iter().map(|number| bpf::attach_to_ingress(&program, number)).collect::<Result<_, _>>()?;
         Ok(early)
     }
 
     /// And the program, which nothing comes to yet.
-    fn at_no_interface(ports: Ports, ips: &[IpAddr], checked: bool) -> Result<(Early, Loaded), Errno> {
+    fn at_no_interface(port: u16, ips: &[IpAddr], checked: bool) -> Result<(Early, Loaded), Errno> {
         let gate_map = Map::shared(core::mem::size_of::<u32>() as u32)?;
         let ring = Ring::new(RING)?;
         let gate = Mapping::of_part_of_file(gate_map.as_fd(), 0, rustix::param::page_size(), true);
         let gate = gate.map_err(|_: MemoryError| Errno::NOMEM)?;
-        let program = program(ports, ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
+        let program = program(port, ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
         let program = bpf::load_classifier(&program)?;
         let early = Early { ring, gate, links: Vec::new(), checked };
         early.set_gate(true);
         Ok((early, program))
     }
 
+    fn gate(&self) -> &AtomicU32 {
+        // SAFETY: the first word of a mapped page, aligned; the kernel reads and writes it as one.
+        unsafe { self.gate.base().cast::<AtomicU32>().as_ref() }
+    }
+
     fn set_gate(&self, open: bool) {
-        // SAFETY: the first word of a mapped page, aligned; the kernel only reads it.
-        unsafe { self.gate.base().cast::<AtomicU32>().as_ref() }.store(open.into(), Ordering::Relaxed);
+        self.gate().store(open.into(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// Do datagrams come into the ring? Not while somebody sleeps, nor after there was no room.
+    pub(super) fn is_open(&self) -> bool {
+        self.gate().load(Ordering::Relaxed) != 0
     }
 
     /// Nobody sleeps: datagrams come into the ring.
@@ -113,6 +113,11 @@ impl Early {
         self.set_gate(false);
         self.ring.tell();
         self.ring.fd()
+    }
+
+    /// Somebody sleeps: the descriptor of [`Early::shut_gate`] is not readable for what was taken.
+    pub(super) fn settle(&mut self) {
+        self.ring.tell();
     }
 
     /// The descriptor of [`Early::shut_gate`].

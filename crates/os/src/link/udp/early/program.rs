@@ -1,9 +1,8 @@
 //! The program that stands where packets come in.
 //!
-//! It takes what is for our ports and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
+//! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
 //! handshakes (WIND-10.5), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
 
-use super::Ports;
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -55,22 +54,17 @@ pub(super) const TAKEN: i32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Six,
-    Port4,
-    Port6,
     NotThis(usize),
     Ours,
     Reserve,
+    NoRoom,
     Discard,
     Pass,
 }
 
-/// The program for these ports at these addresses. `gate` is a word that says whether packets are taken. `None`: too many addresses.
-pub(super) fn program(
-    ports: Ports,
-    addresses: &[IpAddr],
-    ring: BorrowedFd<'_>,
-    gate: BorrowedFd<'_>,
-) -> Option<Vec<Instruction>> {
+/// The program for this port at these addresses. `gate` is a word that says whether packets are taken; it is
+/// shut when there is no room. `None`: too many addresses.
+pub(super) fn program(port: u16, addresses: &[IpAddr], ring: BorrowedFd<'_>, gate: BorrowedFd<'_>) -> Option<Vec<Instruction>> {
     let [result, first, second, third, fourth, scratch, context, record, length] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(Register);
     let stack_word = -8;
     let mut p = Assembler::new();
@@ -91,12 +85,12 @@ pub(super) fn program(
     p.load(Width::Two, scratch, second, 12);
     p.jump_if(scratch, Condition::Equal, on_wire(IPV6 as u16), At::Six);
     p.jump_if(scratch, Condition::NotEqual, on_wire(IPV4 as u16), At::Pass);
-    ipv4(&mut p, ports, addresses);
+    ipv4(&mut p, port, addresses);
     p.place(At::Six);
     p.copy(fourth, second);
     p.add(fourth, (ETHERNET + V6_HEADERS + CONNECTION).into());
     p.jump_if_above(fourth, third, At::Pass);
-    ipv6(&mut p, ports, addresses);
+    ipv6(&mut p, port, addresses);
 
     p.place(At::Ours);
     p.map_value(first, gate);
@@ -116,7 +110,7 @@ pub(super) fn program(
     p.set(third, 0);
     p.call(helper::RING_RESERVE);
     // All 64 bits: the kernel wants to know that it is no null.
-    p.jump_if_null(result, At::Pass);
+    p.jump_if_null(result, At::NoRoom);
     p.copy(record, result);
     // Who shuts the gate and then finds the ring empty finds nothing later: either it sees this record, or it is seen here that the gate is shut.
     p.full_barrier(stack_word, scratch);
@@ -138,6 +132,13 @@ pub(super) fn program(
     p.call(helper::RING_SUBMIT);
     p.exit_with(TAKEN);
 
+    // What follows must not overtake what goes to the sockets now: the gate is open again when both are empty.
+    p.place(At::NoRoom);
+    p.map_value(first, gate);
+    p.set(scratch, 0);
+    p.store(Width::Four, first, 0, scratch);
+    p.exit_with(PASSED);
+
     p.place(At::Discard);
     p.copy(first, record);
     p.set(second, NOBODY_SLEEPS);
@@ -149,7 +150,7 @@ pub(super) fn program(
 
 /// From here to [`At::Ours`] or [`At::Pass`]: the packet is at register 2, with the datagram's beginning. Without options (an IHL of 5), not a
 /// fragment.
-fn ipv4(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
+fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
     p.jump_if(scratch, Condition::NotEqual, 0x45, At::Pass);
@@ -159,7 +160,7 @@ fn ipv4(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
     p.load(Width::One, scratch, bytes, ETHERNET + 9);
     p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + 20 + 2);
-    wanted(p, ports, At::Port4);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
     p.load(Width::Eight, scratch, bytes, ETHERNET + V4_HEADERS);
     p.jump_if_null(scratch, At::Pass);
     p.load(Width::Four, scratch, bytes, ETHERNET + 16);
@@ -170,7 +171,7 @@ fn ipv4(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
 }
 
 /// Likewise, without extension headers.
-fn ipv6(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
+fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
     p.and(scratch, 0xf0);
@@ -178,7 +179,7 @@ fn ipv6(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
     p.load(Width::One, scratch, bytes, ETHERNET + 6);
     p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + 40 + 2);
-    wanted(p, ports, At::Port6);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
     p.load(Width::Eight, scratch, bytes, ETHERNET + V6_HEADERS);
     p.jump_if_null(scratch, At::Pass);
     for (number, address) in addresses.iter().filter_map(v6).enumerate() {
@@ -190,15 +191,6 @@ fn ipv6(p: &mut Assembler<At>, ports: Ports, addresses: &[IpAddr]) {
         p.place(At::NotThis(number));
     }
     p.jump(At::Pass);
-}
-
-/// Go on at `place`, which is next, if the port in register 5 is wanted, and what comes to it.
-fn wanted(p: &mut Assembler<At>, ports: Ports, place: At) {
-    let (port, length) = (Register(5), Register(8));
-    p.jump_if(port, Condition::Equal, on_wire(ports.small), place);
-    p.jump_if(port, Condition::NotEqual, on_wire(ports.bulk), At::Pass);
-    p.jump_if(length, Condition::Above, longest(RECORDS[0]), At::Pass);
-    p.place(place);
 }
 
 /// Bytes of the longest frame in a record of this length.
