@@ -19,6 +19,7 @@ mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use bind::{Bind, BindError, Ports, PortsSyntax};
 
@@ -39,13 +40,13 @@ use receive::Pool;
 use refusals::Refusals;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
 use send::Sent;
 use socket::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use watch::watch_one;
 
 /// A full send buffer is tried again after this: about what a gigabit interface takes to send a tenth of a small one.
 const FULL_TIME: Duration = Duration::from_micros(200);
@@ -257,20 +258,6 @@ impl UdpLink {
         }
     }
 
-    fn unwatch_if_nobody_sleeps(&mut self) {
-        if self.sleepers > 0 {
-            return;
-        }
-        // One that is not in it was closed meanwhile or has never been: nothing is lost.
-        self.all_sockets().for_each(|socket| {
-            let _ = epoll::delete(&self.watch, &socket.fd);
-        });
-        if let Some(early) = &mut self.early {
-            let _ = epoll::delete(&self.watch, early.fd());
-            early.open_gate();
-        }
-    }
-
     fn settle(&mut self, run: &[Outgoing<'_>], sent: Sent) -> io::Result<ControlFlow<(), usize>> {
         match sent {
             Sent::Whole => {
@@ -314,13 +301,6 @@ enum Route {
     Own(Lane, usize),
     /// No address of the peer's family.
     None,
-}
-
-fn watch_one(watch: &OwnedFd, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    match epoll::add(watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
-        Err(Errno::EXIST) => Ok(()),
-        done => done,
-    }
 }
 
 impl Link for UdpLink {
@@ -382,20 +362,7 @@ impl Link for UdpLink {
 
     /// A socket in the set costs the sender of each datagram to it, on the same machine, and else the interrupt, half a microsecond.
     fn watch(&mut self, yes: bool) -> io::Result<()> {
-        if !yes {
-            self.sleepers = self.sleepers.saturating_sub(1);
-            self.unwatch_if_nobody_sleeps();
-            return Ok(());
-        }
-        self.looks.not_early();
-        let early = self.early.as_mut().map_or(Ok(()), |early| watch_one(&self.watch, early.shut_gate()));
-        let watched = early.and_then(|()| self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket.fd.as_fd())));
-        if let Err(why) = watched {
-            self.unwatch_if_nobody_sleeps();
-            return Err(why.into());
-        }
-        self.sleepers += 1;
-        Ok(())
+        self.watch_for_sleepers(yes)
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

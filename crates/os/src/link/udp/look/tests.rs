@@ -1,0 +1,88 @@
+//! Nobody who is looked at seldom is forgotten.
+
+use super::super::super::{Arrival, Link, Outgoing};
+use super::super::{Bind, Plain};
+use super::*;
+use crate::memory::Gather;
+use oikaze_protocol::wire::Lane;
+use std::net::SocketAddr;
+
+/// One that always has something keeps nobody from being heard.
+#[test]
+fn a_quiet_socket_is_heard_beside_a_busy_one() {
+    let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into).to_vec();
+    let mut here = UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
+    let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+    let [busy, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
+    let mut send = |to, head: &[u8]| {
+        assert_eq!(there.send(&[datagram(&to, Lane::Small, head)]).unwrap(), 1);
+    };
+    let (mut heard, mut idle) = (0, 0);
+    for look in 1..=4000 {
+        send(busy, b"busy");
+        if look % 100 == 1 {
+            send(quiet, b"quiet");
+        }
+        let before = heard;
+        let taken = here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"quiet")).unwrap();
+        idle += usize::from(taken == heard - before);
+    }
+    // The kernel may deliver a few of them late, when the machine is loaded.
+    assert!(heard >= 30 && idle < 1000, "{heard} of 40, {idle} looks without a datagram of the busy one");
+}
+
+fn datagram<'a>(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> {
+    Outgoing { to, lane, head, payload: &Gather::EMPTY, tag: &[] }
+}
+
+/// Neither is bulk, which has a port of its own.
+#[test]
+fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
+    let bind = || UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+    let (mut here, mut there) = (bind(), bind());
+    let small = here.bound()[0];
+    let bulk = SocketAddr::new(small.ip(), here.bulk_port().unwrap());
+    let mut heard = 0;
+    for look in 1..=4000 {
+        assert_eq!(there.send(&[datagram(&small, Lane::Small, b"small")]).unwrap(), 1);
+        if look % 200 == 1 {
+            assert_eq!(there.send(&[datagram(&bulk, Lane::Bulk, b"bulk")]).unwrap(), 1);
+        }
+        here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"bulk")).unwrap();
+    }
+    assert!(heard >= 15, "{heard} of 20");
+}
+
+/// From whoever found the port; nobody's turn lasts for as long as they come.
+#[test]
+fn a_look_ends_although_empty_datagrams_come() {
+    let mut here = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+    let bulk = SocketAddr::new(here.bound()[0].ip(), here.bulk_port().unwrap());
+    let anybody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..2000).for_each(|_| assert_eq!(anybody.send_to(&[], bulk).unwrap(), 0));
+    let looks: Vec<usize> = (0..100).map(|_| here.receive(&mut |_| ()).unwrap()).collect();
+    let most = TAKEN_ALONE / COUNTED_LEAST + 2 * BUFFERS;
+    assert!(looks.iter().all(|taken| *taken <= most) && looks.iter().sum::<usize>() > most, "{looks:?}");
+}
+
+/// Another look brings what comes where something came last, and leaves the rest to a whole one.
+#[test]
+fn another_look_is_at_the_hot_socket_alone() {
+    let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into).to_vec();
+    let mut here = UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
+    let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+    let [hot, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
+    assert_eq!(there.send(&[datagram(&hot, Lane::Small, b"hot")]).unwrap(), 1);
+    while here.receive(&mut |_| ()).unwrap() == 0 {}
+    for to in [quiet, hot] {
+        assert_eq!(there.send(&[datagram(&to, Lane::Small, b"more")]).unwrap(), 1);
+    }
+    let mut heard = 0;
+    let mut take = |_: Arrival<'_>| heard += 1;
+    while here.receive_again(&mut Plain(&mut take)).unwrap() == 0 {}
+    for _ in 0..100 {
+        assert_eq!(here.receive_again(&mut Plain(&mut take)).unwrap(), 0);
+    }
+    while here.receive(&mut take).unwrap() == 0 {}
+    assert_eq!(heard, 2);
+}
