@@ -158,7 +158,7 @@ impl System for Oikaze {
 
     fn note(&self) -> Option<&'static str> {
         Some(if self.checked {
-            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
+            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Run as root, it takes and sends small datagrams past the kernel's IP, which no peer does (OIKAZE_WITHOUT=early: by the sockets). Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
         } else {
             "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
         })
