@@ -182,8 +182,10 @@ fn signals_are_passed_on() {
 
 /// `env OPTION oikaze run -- sh -c SCRIPT`.
 fn ignoring(option: &str, script: &str) -> std::process::Command {
-    let mut command = std::process::Command::new("env");
-    command.arg(option).arg(run_script(&[], script).get_program()).args(run_script(&[], script).get_args());
+    let plain = run_script(&[], script);
+    let mut command = std::process::Command::new(plain.get_program());
+    // Behind what makes signals do as by default.
+    command.args(plain.get_args().take(1)).arg(option).args(plain.get_args().skip(1));
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
     command
 }

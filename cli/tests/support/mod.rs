@@ -17,9 +17,10 @@ pub const OIKAZE: &str = env!("CARGO_BIN_EXE_oikaze");
 
 /// `oikaze ARGUMENTS`, as a program that no launcher started.
 pub fn oikaze(arguments: &[&str]) -> Command {
-    // A shell script's background jobs ignore SIGINT, and so would this, which the test ends by it (becomes the program: one process).
+    // A shell script's background jobs ignore SIGINT, what nohup started SIGHUP, and so would this, which tests end by them (becomes the program: one
+    // process).
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT", OIKAZE]);
+    command.args(["--default-signal=INT,HUP", OIKAZE]);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OIKAZE_")) {
         command.env_remove(name);
     }
