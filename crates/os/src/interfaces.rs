@@ -1,6 +1,6 @@
 //! The host's network interfaces and their addresses.
 
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::ffi::CStr;
 use std::io;
@@ -29,44 +29,47 @@ impl Interface {
     }
 }
 
-/// Does this interface carry Ethernet frames? (`false` also if there is none of that name.)
-#[must_use]
-pub fn is_ethernet(name: &str) -> bool {
-    let Ok(probe) = probe() else { return false };
-    // SAFETY: SIOCGIFHWADDR writes a socket address, of which the family is read.
-    ask(probe.as_fd(), name, libc::SIOCGIFHWADDR)
-        .is_ok_and(|answer| unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family } == libc::ARPHRD_ETHER)
-}
+/// Any socket: it tells of the interfaces of its network namespace.
+#[derive(Debug)]
+pub struct Probe(OwnedFd);
 
-/// Bytes of the largest IP packet that an interface takes.
-///
-/// # Errors
-/// There is none of that name, or no socket to ask by.
-pub fn mtu(name: &str) -> io::Result<usize> {
-    let answer = ask(probe()?.as_fd(), name, libc::SIOCGIFMTU)?;
-    // SAFETY: the call succeeded, so the kernel has written this member.
-    usize::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).map_err(|_| io::ErrorKind::InvalidData.into())
-}
-
-/// Any socket tells of the interfaces of this network namespace.
-fn probe() -> io::Result<OwnedFd> {
-    let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
-    Ok(open(AddressFamily::INET).or_else(|_| open(AddressFamily::INET6))?)
-}
-
-/// By ioctl and not from /sys, which may show another network namespace.
-fn ask(probe: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
-    // SAFETY: `ifreq` is plain data for which zeros are valid.
-    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
-    // One less than the array: the last byte stays the terminating zero.
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
-        *to = *from as libc::c_char;
+impl Probe {
+    /// In this thread's namespace.
+    ///
+    /// # Errors
+    /// No socket can be opened.
+    pub fn open() -> io::Result<Probe> {
+        let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        Ok(Probe(open(AddressFamily::INET).or_else(|_| open(AddressFamily::INET6))?))
     }
-    // SAFETY: what is asked reads the name and writes its answer in the one `ifreq` it is given.
-    match unsafe { libc::ioctl(probe.as_raw_fd(), what, &raw mut request) } {
-        0 => Ok(request),
-        _ => Err(io::Error::last_os_error()),
+
+    /// Does this interface carry Ethernet frames? `None`: there is none of that name.
+    #[must_use]
+    pub fn is_ethernet(&self, name: &str) -> Option<bool> {
+        let answer = self.ask(name, libc::SIOCGIFHWADDR)?;
+        // SAFETY: the call succeeded, so the kernel has written a socket address.
+        Some(unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family } == libc::ARPHRD_ETHER)
+    }
+
+    /// Bytes of the largest IP packet that this interface takes; `None`: there is none of that name.
+    #[must_use]
+    pub fn mtu(&self, name: &str) -> Option<usize> {
+        let answer = self.ask(name, libc::SIOCGIFMTU)?;
+        // SAFETY: the call succeeded, so the kernel has written this member.
+        usize::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
+    }
+
+    /// By ioctl and not from /sys, which may show another network namespace.
+    fn ask(&self, name: &str, what: libc::Ioctl) -> Option<libc::ifreq> {
+        // SAFETY: `ifreq` is plain data for which zeros are valid.
+        let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+        // One less than the array: the last byte stays the terminating zero.
+        let room = request.ifr_name.len() - 1;
+        for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
+            *to = *from as libc::c_char;
+        }
+        // SAFETY: what is asked reads the name and writes its answer in the one `ifreq` it is given.
+        (unsafe { libc::ioctl(self.0.as_raw_fd(), what, &raw mut request) } == 0).then_some(request)
     }
 }
 

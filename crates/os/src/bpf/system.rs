@@ -60,7 +60,7 @@ impl Map {
         Map::create(number::MAP_RING, 0, 0, bytes, 0)
     }
 
-    /// `bytes` that programs read and this process writes.
+    /// `bytes` that programs and this process read and write.
     pub(crate) fn shared(bytes: u32) -> Result<Map, Errno> {
         Map::create(number::MAP_ARRAY, 4, bytes, 1, number::MAP_CAN_BE_MAPPED)
     }

@@ -1,6 +1,6 @@
 //! Where this machine can be reached, and how much a path carries.
 
-use crate::interfaces::{self, Interface};
+use crate::interfaces::{self, Interface, Probe};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::io;
 use std::net::SocketAddr;
@@ -24,13 +24,14 @@ pub struct LocalAddress {
 /// # Errors
 /// The interfaces could not be listed.
 pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
-    let mut found: Vec<LocalAddress> = interfaces::list()?.into_iter().filter_map(usable).collect();
+    let probe = Probe::open()?;
+    let mut found: Vec<LocalAddress> = interfaces::list()?.into_iter().filter_map(|one| usable(one, &probe)).collect();
     found.sort_by_key(|local| local.loopback);
     Ok(found)
 }
 
-fn usable(one: Interface) -> Option<LocalAddress> {
-    let mtu = one.is_usable().then(|| interfaces::mtu(&one.name))?.ok()?;
+fn usable(one: Interface, probe: &Probe) -> Option<LocalAddress> {
+    let mtu = one.is_usable().then(|| probe.mtu(&one.name))??;
     let (address, loopback) = (SocketAddr::new(one.address, 0), one.address.is_loopback());
     Some(LocalAddress { address, interface: one.name, mtu, loopback })
 }

@@ -8,8 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
-const CE: u8 = 3;
+/// Of the field for marks (RFC 3168, section 5): may be marked instead of dropped; and both bits, Congestion Experienced.
+pub(super) const ECT_0: u8 = 2;
+pub(super) const CE: u8 = 3;
 
 /// A datagram and whereto it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,6 @@ pub const HEADERS_MAX: usize = IPV6 + UDP;
 /// [`finish`] fills in what depends on the datagram. `None`: two families.
 #[must_use]
 pub fn headers(from: SocketAddr, to: SocketAddr) -> Option<ArrayVec<u8, HEADERS_MAX>> {
-    const ECT_0: u8 = 2;
     const DONT_FRAGMENT: u8 = 0x40;
     const HOPS: u8 = 64;
     const PROTOCOL: u8 = 17;

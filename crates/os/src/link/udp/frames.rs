@@ -8,7 +8,7 @@
 use super::early::{ETHERNET_LEN, Way};
 use super::send::Sent;
 use super::socket::Socket;
-use crate::interfaces;
+use crate::interfaces::{self, Probe};
 use crate::link::ip;
 use core::mem::size_of;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -47,7 +47,7 @@ impl Outlets {
     fn open(&mut self, number: u32) -> Option<&Outlet> {
         if !self.0.iter().any(|outlet| outlet.number == number) {
             let name = interfaces::list().ok()?.into_iter().find(|one| one.index == number)?.name;
-            self.0.push(Outlet { number, socket: packet_socket(number)?, mtu: interfaces::mtu(&name).ok()? });
+            self.0.push(Outlet { number, socket: packet_socket(number)?, mtu: Probe::open().ok()?.mtu(&name)? });
         }
         self.get(number)
     }

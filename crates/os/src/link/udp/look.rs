@@ -156,7 +156,7 @@ impl UdpLink {
     /// What has come before the sockets got it.
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
-        let (peers, outlets, frames) = (&mut self.connected.small, &mut self.interfaces, !self.without.frames);
+        let (peers, outlets, frames) = (&mut self.connected.small, &mut self.outlets, !self.without.frames);
         let taken = early.take(BURST, &mut self.statistics, &mut |arrival, way| {
             let from = arrival.from;
             sink.take(arrival);
@@ -169,8 +169,7 @@ impl UdpLink {
         }
         if taken > 0 {
             self.looks.small = self.looks.count;
-            let only_early = self.looks.count.wrapping_sub(self.looks.by_socket) > SOCKET_LATELY;
-            self.looks.early |= only_early && early.is_open();
+            self.looks.early |= self.looks.count.wrapping_sub(self.looks.by_socket) > SOCKET_LATELY;
         }
         if !early.is_open() {
             self.looks.not_early();

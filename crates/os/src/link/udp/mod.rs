@@ -65,7 +65,7 @@ pub struct UdpLink {
     /// What comes before the small sockets get it, if that is permitted.
     early: Option<Early>,
     /// Where frames go out.
-    interfaces: Outlets,
+    outlets: Outlets,
     /// Readable when any socket is, while somebody sleeps on it: then all sockets are in it.
     watch: OwnedFd,
     /// How many do.
@@ -123,7 +123,7 @@ impl UdpLink {
             bulk,
             connected: PerLane::default(),
             early,
-            interfaces: Outlets::default(),
+            outlets: Outlets::default(),
             watch,
             sleepers: 0,
             pool: Pool::new(),
@@ -235,7 +235,7 @@ impl UdpLink {
     /// Send a lone small datagram past the socket of its peer; `None`: it is to go by the socket.
     fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
         let connected = self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
-        let sent = connected.frames.send(one.head, &connected.socket, &self.interfaces)?;
+        let sent = connected.frames.send(one.head, &connected.socket, &self.outlets)?;
         self.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
         Some(sent)
     }

@@ -1,5 +1,6 @@
 //! Datagrams in: bursts into a pool, cut where the kernel has put several together.
 
+use super::super::ip::CE;
 use super::super::{Arrival, Statistics};
 use super::name::Name;
 use super::socket::Socket;
@@ -190,8 +191,6 @@ pub(super) struct Told {
 }
 
 pub(super) fn told(header: &libc::msghdr) -> Told {
-    /// Both bits of the field: Congestion Experienced (RFC 3168, section 5).
-    const CE: u8 = 3;
     let mut told = Told::default();
     // SAFETY: the kernel has written `msg_controllen` bytes of well-formed control messages into the room that the header
     // leads to; the macros stay inside it, and each kind's data is as long as what is read of it.

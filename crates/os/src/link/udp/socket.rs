@@ -1,5 +1,6 @@
 //! One socket and its options.
 
+use super::super::ip::ECT_0;
 use super::bind::BindError;
 use crate::without::Without;
 use core::ffi::c_int;
@@ -162,7 +163,6 @@ fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
 
 /// Datagrams say that they may be marked instead of dropped (ECT(0), RFC 3168); a system that refuses that sends them as before.
 fn may_be_marked(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
-    const ECT_0: u8 = 2;
     let _ = ipv4.then(|| sockopt::set_ip_tos(fd, ECT_0));
     let _ = ipv6.then(|| sockopt::set_ipv6_tclass(fd, ECT_0.into()));
 }

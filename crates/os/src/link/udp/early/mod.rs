@@ -17,7 +17,7 @@ mod tests;
 
 use super::super::{Arrival, Statistics, ip};
 use crate::bpf::{self, Loaded, Map};
-use crate::interfaces;
+use crate::interfaces::{self, Interface, Probe};
 use crate::memory::MemoryError;
 use crate::memory::mapping::Mapping;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -167,7 +167,8 @@ fn frame_of(record: &[u8]) -> Option<(u32, &[u8])> {
 
 /// The addresses that are served at Ethernet interfaces, and the numbers of these.
 fn ethernet(served: impl Fn(IpAddr) -> bool) -> Result<(Vec<IpAddr>, BTreeSet<u32>), Errno> {
-    let all = interfaces::list().map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))?;
-    let ours = |one: &interfaces::Interface| one.is_usable() && served(one.address) && interfaces::is_ethernet(&one.name);
+    let why = |why| Errno::from_io_error(&why).unwrap_or(Errno::IO);
+    let (all, probe) = (interfaces::list().map_err(why)?, Probe::open().map_err(why)?);
+    let ours = |one: &Interface| one.is_usable() && served(one.address) && probe.is_ethernet(&one.name) == Some(true);
     Ok(all.into_iter().filter(ours).take(ADDRESSES_MAX).map(|one| (one.address, one.index)).unzip())
 }

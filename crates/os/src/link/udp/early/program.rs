@@ -1,7 +1,8 @@
 //! The program that stands where packets come in.
 //!
 //! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
-//! handshakes (WIND-10.5), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses, or for which the ring has no room.
+//! handshakes (WIND-10.5), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses,
+//! or for which the ring has no room.
 
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
@@ -157,12 +158,7 @@ fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.load(Width::Two, scratch, bytes, ETHERNET + 6);
     p.and(scratch, on_wire(FRAGMENT) as i32);
     p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
-    p.load(Width::One, scratch, bytes, ETHERNET + 9);
-    p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
-    p.load(Width::Two, scratch, bytes, ETHERNET + 20 + 2);
-    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
-    p.load(Width::Eight, scratch, bytes, ETHERNET + V4_HEADERS);
-    p.jump_if_null(scratch, At::Pass);
+    datagram(p, port, 9, V4_HEADERS);
     p.load(Width::Four, scratch, bytes, ETHERNET + 16);
     for address in addresses.iter().filter_map(v4) {
         p.jump_if(scratch, Condition::Equal, u32::from_ne_bytes(address.octets()), At::Ours);
@@ -176,12 +172,7 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.load(Width::One, scratch, bytes, ETHERNET);
     p.and(scratch, 0xf0);
     p.jump_if(scratch, Condition::NotEqual, 0x60, At::Pass);
-    p.load(Width::One, scratch, bytes, ETHERNET + 6);
-    p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
-    p.load(Width::Two, scratch, bytes, ETHERNET + 40 + 2);
-    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
-    p.load(Width::Eight, scratch, bytes, ETHERNET + V6_HEADERS);
-    p.jump_if_null(scratch, At::Pass);
+    datagram(p, port, 6, V6_HEADERS);
     for (number, address) in addresses.iter().filter_map(v6).enumerate() {
         for (word, at) in address.octets().as_chunks::<4>().0.iter().zip((ETHERNET + 24..).step_by(4)) {
             p.load(Width::Four, scratch, bytes, at);
@@ -191,6 +182,19 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
         p.place(At::NotThis(number));
     }
     p.jump(At::Pass);
+}
+
+/// Go on only with what is UDP, for this port, and of a connection. Its protocol stands so far into the IP header, and the datagram behind so many
+/// bytes of headers.
+fn datagram(p: &mut Assembler<At>, port: u16, protocol: i16, headers: i16) {
+    const UDP_HEADER: i16 = 8;
+    let (bytes, scratch) = (Register(2), Register(5));
+    p.load(Width::One, scratch, bytes, ETHERNET + protocol);
+    p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
+    p.load(Width::Two, scratch, bytes, ETHERNET + headers - UDP_HEADER + 2);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    p.load(Width::Eight, scratch, bytes, ETHERNET + headers);
+    p.jump_if_null(scratch, At::Pass);
 }
 
 /// Bytes of the longest frame in a record of this length.
