@@ -6,6 +6,9 @@ use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+/// Requests that wait for whoever is in the engine, at most; as many again as there are threads may join them.
+pub(super) const LEFT_MAX: usize = 4096;
+
 impl Node {
     /// Ask for something whose outcome somebody will wait for.
     pub fn submit(&self, request: Request, keep: Keep) -> Arc<Completion> {
@@ -42,6 +45,19 @@ impl Node {
     /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
     /// requests are taken up in their order.
     pub fn push(&self, submission: Submission) {
+        if !self.push_at_once(submission) && self.submissions.len() > LEFT_MAX {
+            self.begin_what_was_left();
+        }
+    }
+
+    /// What is asked for is bounded where it is begun (MEM-15.4), and who asks faster than the one in the engine begins waits for it here.
+    #[cold]
+    fn begin_what_was_left(&self) {
+        self.with_engine(|engine| engine.begin_waiting(self.now()));
+    }
+
+    /// Or was it left, to be begun later?
+    fn push_at_once(&self, submission: Submission) -> bool {
         let since = cork::hold_post(self.number());
         let (held, now) = (since.is_some(), since.unwrap_or_else(|| self.now()));
         let Some(mut engine) = self.engine.try_enter() else {
@@ -49,9 +65,10 @@ impl Node {
             if !held {
                 self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
             }
-            return;
+            return false;
         };
-        if self.submissions.is_empty() {
+        let is_next = self.submissions.is_empty();
+        if is_next {
             engine.submit(submission, now);
         } else {
             self.submissions.push(submission);
@@ -62,6 +79,7 @@ impl Node {
         } else {
             self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_to_send)));
         }
+        is_next
     }
 
     /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time, and the helper would only be in its way.

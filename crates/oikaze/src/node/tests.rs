@@ -1,5 +1,6 @@
 //! A node with one neighbour, whose side of the rings the test plays; the helper has gone, so that nothing moves but by the test's calls.
 
+use super::submitting::LEFT_MAX;
 use super::*;
 use crate::completion::{CompletionQueue, Counter};
 use crate::engine::{Completion, Setup, Value};
@@ -16,6 +17,7 @@ use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
 use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicUsize;
 
 const WAITING: Waiting = Waiting { spin: Duration::ZERO, mode: EngineMode::Inline };
 
@@ -173,4 +175,31 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
         drop(held);
     });
     assert!(node.with_engine(|engine| engine.pages().failure().is_some_and(|why| why.contains("page faults"))));
+}
+
+/// MEM-15.4: what waits for the one who is in the engine is bounded as well.
+#[test]
+fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
+    const ASKED: usize = 10_000;
+    let (node, _neighbour) = node_and_neighbour();
+    let held = node.engine.enter();
+    let asked = AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for _ in 0..ASKED {
+                asked.fetch_add(1, Ordering::SeqCst);
+                node.push(Submission { request: Request::Withdraw { name: String::new() }, completion: None, keep: None });
+            }
+        });
+        // It comes no further than the bound, however long it is given.
+        while node.submissions.len() <= LEFT_MAX {
+            std::thread::yield_now();
+        }
+        (0..1000).for_each(|_| std::thread::yield_now());
+        assert_eq!((asked.load(Ordering::SeqCst), node.submissions.len()), (LEFT_MAX + 1, LEFT_MAX + 1));
+        drop(held);
+    });
+    assert_eq!(asked.into_inner(), ASKED);
+    node.try_turn(node.now()).unwrap();
+    assert!(node.submissions.is_empty());
 }
