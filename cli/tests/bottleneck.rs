@@ -1,4 +1,4 @@
-//! A Wind flow and a kernel CUBIC TCP flow through one bottleneck: a veth pair between two namespaces, shaped by tbf. Needs root;
+//! A Wind flow and a kernel CUBIC TCP flow through one bottleneck: a router between two hosts, shaped by tbf. Needs root;
 //! skipped otherwise. Which flow gets how much is the kernel's and the machine's business; that neither starves is ours.
 
 mod support;
@@ -8,19 +8,50 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::*;
 
-/// Bits that Wind sends.
-const VOLUME: f64 = 50.0 * 8.0 * 1048576.0;
+/// Bits that Wind sends: enough for CUBIC, which takes seconds to find its share.
+const VOLUME: f64 = 100.0 * 8.0 * 1048576.0;
 /// What this process is, when the test starts it again inside a namespace.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
-const SINK: &str = "10.97.0.2:5001";
+const SINK: &str = "10.97.1.2:5001";
 
-fn shape(cable: &Cable) {
-    for end in &cable.0 {
-        let shape = [
-            "netns", "exec", end, "tc", "qdisc", "add", "dev", "e", "root", "tbf", "rate", "200mbit", "burst", "64kb", "limit",
-            "1mb",
-        ];
-        assert!(Command::new("ip").args(shape).status().unwrap().success(), "no shaped line: is there a kernel with tbf?");
+/// Two hosts with a router between them, whose lines are narrow; removed with the test.
+///
+/// Not with the bottleneck at a host's own device, as slow network cards are: TCP keeps no more than a millisecond's worth or two in a queue of
+/// its own host (small queues: tcp_limit_output_bytes), so that beside anybody else who fills that queue it has what they leave it.
+struct Narrow {
+    hosts: Cable,
+    router: String,
+}
+
+impl Narrow {
+    fn new() -> Narrow {
+        let name = |of: &str| format!("oikt-{}-narrow-{of}", std::process::id());
+        let narrow = Narrow { hosts: Cable(["a", "b"].map(name)), router: name("r") };
+        let router = narrow.router.as_str();
+        add_namespace(router);
+        for (host, net) in narrow.hosts.0.iter().zip(["10.97.0", "10.97.1"]) {
+            let side = if net.ends_with('0') { "ea" } else { "eb" };
+            add_namespace(host);
+            ip(host, &["link", "add", "e", "type", "veth", "peer", "name", side, "netns", router]);
+            begin_to_use(host, "e", "1500", &format!("{net}.2/24"));
+            begin_to_use(router, side, "1500", &format!("{net}.1/24"));
+            ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
+            narrow.at_router(&format!("tc qdisc add dev {side} root tbf rate 200mbit burst 64kb limit 1mb"));
+        }
+        narrow.at_router("echo 1 > /proc/sys/net/ipv4/ip_forward");
+        narrow
+    }
+
+    fn at_router(&self, script: &str) {
+        let mut command = Command::new("ip");
+        let status = command.args(["netns", "exec", &self.router, "/bin/sh", "-c", script]).status().unwrap();
+        assert!(status.success(), "no narrow line: is there a kernel with tbf? {script}");
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.router]).status();
     }
 }
 
@@ -65,15 +96,15 @@ fn plays_its_role() {
 #[test]
 fn beside_cubic_tcp_neither_starves() {
     let Some(_turn) = namespaces() else { return };
-    let cable = Cable::new("narrow", ["1500", "1500"], ["10.97.0.1/24", "10.97.0.2/24"]);
-    shape(&cable);
+    let narrow = Narrow::new();
+    let cable = &narrow.hosts;
     let mut sink = role(&cable.0[1], "sink");
     sink.line("listening");
     let mut source = role(&cable.0[0], "source");
     source.line("sending");
     let shell = Shell::enter("bottleneck");
     let mut wind = cable.run(&shell, &["--no-prefix"]);
-    wind.args(["--", OIKAZE, "perf", "put", "--size", "1M", "--only", "throughput", "--volume", "50M", "--json"]);
+    wind.args(["--", OIKAZE, "perf", "put", "--size", "1M", "--only", "throughput", "--volume", "100M", "--json"]);
     let (status, out, err) = finish(&mut wind);
     let end = now();
     drop(source);
@@ -89,5 +120,6 @@ fn beside_cubic_tcp_neither_starves() {
     let tcp = (until(end) - until(end - span as u128)) * 8e6 / span;
     let share = wind / (wind + tcp);
     eprintln!("Wind {:.0} Mbit/s, TCP {:.0} Mbit/s: {:.0} % are Wind's", wind / 1e6, tcp / 1e6, share * 100.0);
-    assert!((0.15..=0.85).contains(&share), "Wind {wind}, TCP {tcp} bit/s");
+    // A fifth of a fair share.
+    assert!((0.1..=0.9).contains(&share), "Wind {wind}, TCP {tcp} bit/s");
 }

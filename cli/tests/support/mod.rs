@@ -175,6 +175,20 @@ pub fn ip(namespace: &str, arguments: &[&str]) {
     assert!(status.success(), "ip -n {namespace} {arguments:?}");
 }
 
+pub fn add_namespace(name: &str) {
+    let status = Command::new("ip").args(["netns", "add", name]).status().unwrap();
+    assert!(status.success(), "ip netns add {name}");
+    ip(name, &["link", "set", "lo", "up"]);
+}
+
+/// A device of a namespace gets its address.
+pub fn begin_to_use(namespace: &str, device: &str, mtu: &str, address: &str) {
+    ip(namespace, &["link", "set", device, "mtu", mtu, "up"]);
+    // An address that may be used at once, without asking whether somebody else has it.
+    let quick: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
+    ip(namespace, &[&["address", "add", address, "dev", device], quick].concat());
+}
+
 /// Two namespaces joined by a cable, removed with the test.
 pub struct Cable(pub [String; 2]);
 
@@ -182,16 +196,11 @@ impl Cable {
     pub fn new(name: &str, mtus: [&str; 2], addresses: [&str; 2]) -> Cable {
         let cable = Cable(["a", "b"].map(|end| format!("oikt-{}-{name}-{end}", std::process::id())));
         let [a, b] = &cable.0;
-        let plain = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success(), "{arguments:?}");
-        plain(&["netns", "add", a]);
-        plain(&["netns", "add", b]);
+        add_namespace(a);
+        add_namespace(b);
         ip(a, &["link", "add", "e", "type", "veth", "peer", "name", "e", "netns", b]);
         for ((end, mtu), address) in cable.0.iter().zip(mtus).zip(addresses) {
-            ip(end, &["link", "set", "lo", "up"]);
-            ip(end, &["link", "set", "e", "mtu", mtu, "up"]);
-            // An address that may be used at once, without asking whether somebody else has it.
-            let quick: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
-            ip(end, &[&["address", "add", address, "dev", "e"], quick].concat());
+            begin_to_use(end, "e", mtu, address);
         }
         cable
     }
