@@ -26,6 +26,8 @@ pub struct Without {
     pub early: bool,
     /// Sending small datagrams past the kernel's IP, as frames.
     pub frames: bool,
+    /// Sending bulk without a copy (`vmsplice`, `splice`).
+    pub splice: bool,
     /// IPv6.
     pub ipv6: bool,
     /// Memory shared with nodes of the same machine; they are talked to over UDP.
@@ -55,7 +57,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 17] = [
+const SWITCHES: [(&str, Switch); 18] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -66,6 +68,7 @@ const SWITCHES: [(&str, Switch); 17] = [
     ("connect", |w| &mut w.connect),
     ("early", |w| &mut w.early),
     ("frames", |w| &mut w.frames),
+    ("splice", |w| &mut w.splice),
     ("ipv6", |w| &mut w.ipv6),
     ("shm", |w| &mut w.shm),
     ("membarrier", |w| &mut w.membarrier),

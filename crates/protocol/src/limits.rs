@@ -22,6 +22,8 @@ pub const DATAGRAM_MAX: usize = 65_507;
 pub const DATAGRAM_MIN: usize = 1280 - 48;
 /// Bulk fragments are multiples of this: a cache line, so that copies begin and end with whole ones, and a multiple of every element.
 pub const FRAGMENT_STEP: usize = 64;
+/// Bytes of a body that is cut between pages, if it begins with one: fewer are copied in any case.
+pub const PAGES_MIN: u64 = 64 << 10;
 /// The largest message body.
 pub const BODY_MAX: u64 = 1 << 40;
 /// The most that offset, strides, and length with all gaps of a strided block may be, each: six bytes on the wire, and more than a process
@@ -135,7 +137,7 @@ pub const BULK_A_TURN: usize = 2 * DATAGRAM_MAX;
 /// The same while small messages come, at least …
 pub const BULK_AMONG_SMALL: usize = DATAGRAM_MAX * 2 / 7;
 /// … and at most, if a turn with that takes no longer than [`BULK_AMONG_SMALL_TIME`].
-pub const BULK_AMONG_SMALL_MAX: usize = DATAGRAM_MAX * 4 / 7;
+pub const BULK_AMONG_SMALL_MAX: usize = DATAGRAM_MAX * 5 / 7;
 /// What a small message may wait for bulk: a few of the shortest round trips.
 pub const BULK_AMONG_SMALL_TIME: Duration = Duration::from_micros(22);
 /// They do if the last came so recently.

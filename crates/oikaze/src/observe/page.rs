@@ -65,6 +65,7 @@ counters! {
     pub struct LinkCounters {
         pub datagrams_out: u64,
         pub frames_out: u64,
+        pub spliced: u64,
         pub bytes_out: u64,
         pub calls_out: u64,
         pub datagrams_in: u64,
@@ -84,12 +85,15 @@ counters! {
 
 impl From<link::Statistics> for LinkCounters {
     fn from(link: link::Statistics) -> Self {
-        let link::Statistics { datagrams_out, frames_out, bytes_out, calls_out, datagrams_in, bytes_in, calls_in, .. } = link;
+        let link::Statistics {
+            datagrams_out, frames_out, spliced, bytes_out, calls_out, datagrams_in, bytes_in, calls_in, ..
+        } = link;
         let link::Statistics { in_place, early, would_block, unreachable, too_big, truncated, overflowed, .. } = link;
         let (send_buffer, receive_buffer) = (link.send_buffer as u64, link.receive_buffer as u64);
         Self {
             datagrams_out,
             frames_out,
+            spliced,
             bytes_out,
             calls_out,
             datagrams_in,

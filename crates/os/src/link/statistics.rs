@@ -20,6 +20,8 @@ pub struct Statistics {
     pub datagrams_out: u64,
     /// Of these, how many went past the kernel's IP, as frames.
     pub frames_out: u64,
+    /// Likewise, without a copy, the kernel taking the pages of their payloads.
+    pub spliced: u64,
     /// Bytes of all that were taken.
     pub bytes_out: u64,
     /// System calls that took them.
@@ -54,4 +56,6 @@ pub struct Statistics {
     pub gro: Offload,
     /// Small datagrams received before the kernel's IP. Refused also where it is not permitted.
     pub early_receive: Offload,
+    /// Bulk sent without a copy.
+    pub splice: Offload,
 }

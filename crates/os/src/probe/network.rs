@@ -75,7 +75,7 @@ fn udp_memory(text: &str) -> Option<Finding> {
     Some(Finding::new(what, bytes(pages.saturating_mul(page)), needed, ok).fix(fix))
 }
 
-fn of_link(link: &UdpLink) -> [Finding; 4] {
+fn of_link(link: &UdpLink) -> [Finding; 5] {
     let statistics = link.statistics();
     let buffer = |what, counted: usize, limit| {
         // The kernel says twice what it was asked for: its own bookkeeping is in it.
@@ -98,7 +98,18 @@ fn of_link(link: &UdpLink) -> [Finding; 4] {
         buffer("UDP send buffer", statistics.send_buffer, "net.core.wmem_max"),
         offload("UDP_SEGMENT (GSO)", statistics.gso, "send"),
         offload("UDP_GRO", statistics.gro, "receive"),
+        without_copy(statistics.splice),
     ]
+}
+
+fn without_copy(state: Offload) -> Finding {
+    let (found, ok) = match state {
+        Offload::On => ("yes (tried)", Verdict::Good),
+        Offload::Off => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
+        Offload::Refused => ("no: the kernel does not take pages so, or the loopback interface is down", Verdict::Degraded),
+    };
+    let needed = "to send bulk at jumbo MTUs without a copy";
+    Finding::new("splice to UDP", found, needed, ok).fix("Linux 6.5 has it; remove it from OIKAZE_WITHOUT; ip link set lo up.")
 }
 
 #[cfg(test)]

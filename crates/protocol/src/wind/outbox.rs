@@ -9,7 +9,7 @@ mod settling;
 
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
 use super::{Body, Class, Event, Latency, Message, PostError, Refusal, Rows, Segment, Token};
-use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT};
+use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_MIN};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
@@ -284,7 +284,12 @@ impl Outbox {
 
     /// Bytes of a full fragment of this message, of which the peer knows the beginning or not.
     pub fn full_fragment(&self, message: &Outgoing, opened: bool) -> Option<u64> {
-        let row = if let Body::Rows(rows) = &message.body { Some(rows.block.row) } else { None };
+        let row = match &message.body {
+            Body::Rows(rows) => Some(rows.block.row),
+            // Pages that are in one datagram each may go without being copied, and are put as such.
+            Body::Segment(segment) if segment.offset % PAGE as u64 == 0 && message.len >= PAGES_MIN => Some(PAGE as u32),
+            _ => None,
+        };
         Some(self.sizes?.fragment(message.len, row, (!opened).then_some(&message.head)))
     }
 

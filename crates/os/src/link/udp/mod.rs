@@ -17,6 +17,7 @@ mod receive;
 mod refusals;
 mod send;
 mod socket;
+mod splice;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -42,6 +43,7 @@ use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use send::Sent;
 use socket::Socket;
+use splice::Splice;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -76,6 +78,8 @@ pub struct UdpLink {
     /// What later sockets are to be like.
     buffer: usize,
     without: Without,
+    /// Bulk without a copy, where that works.
+    splice: Option<Splice>,
     /// Where `UDP_SEGMENT` does not work.
     refusals: Refusals,
     too_big: VecDeque<TooBig>,
@@ -99,6 +103,8 @@ impl UdpLink {
         let wanted = !ask.without.early && ask.sharers <= early::SHARERS_MAX;
         let port = sockets.first().map_or(0, |socket| socket.local.port());
         let early = if wanted { Early::open(port, served, ask.checked_by_udp).ok() } else { None };
+        let spliced = !ask.without.splice && !ask.without.gso && !ask.without.connect;
+        let splice = if spliced { Splice::open() } else { None };
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,
@@ -108,6 +114,7 @@ impl UdpLink {
             gso: offload(ask.without.gso, all().all(|socket| socket.gso)),
             gro: offload(ask.without.gro, all().all(|socket| socket.gro)),
             early_receive: offload(!wanted, early.is_some()),
+            splice: offload(!spliced, splice.is_some()),
             send_buffer: all().map(|socket| socket.send_buffer).min().unwrap_or(0),
             receive_buffer: all().map(|socket| socket.receive_buffer).min().unwrap_or(0),
             ..Statistics::default()
@@ -131,6 +138,7 @@ impl UdpLink {
             patience: Patience::default(),
             buffer: ask.buffer,
             without: ask.without,
+            splice,
             refusals: Refusals::default(),
             too_big: VecDeque::new(),
             notices,
@@ -203,7 +211,12 @@ impl UdpLink {
         };
         let cut = socket.gso && self.refusals.allow(first.to.ip());
         let mut run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
-        let mut sent = send::send(socket, run);
+        let spliced = self.splice.as_mut().and_then(|splice| splice.send(socket, run));
+        if let Some((count, sent)) = &spliced {
+            run = run.get(..*count).unwrap_or_default();
+            self.statistics.spliced += if matches!(sent, Sent::Whole) { *count as u64 } else { 0 };
+        }
+        let mut sent = spliced.map_or_else(|| send::send(socket, run), |(_, sent)| sent);
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
             // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
             let doubt = matches!(sent, Sent::Unfit);

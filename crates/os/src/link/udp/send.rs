@@ -63,7 +63,11 @@ pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
 }
 
 /// One call for one run.
-pub(super) fn send(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
+pub(super) fn send(socket: &mut Socket, run: &[Outgoing<'_>]) -> Sent {
+    // A lone one is not to be cut, whatever was sent before; runs say how themselves.
+    if run.len() == 1 && socket.segment(0).is_err() {
+        return Sent::Unfit;
+    }
     match run {
         // A quarter of a microsecond less than with a message header, which the kernel would have to fetch and take apart.
         [one] if socket.peer.is_some() && one.len() == one.head.len() => {
@@ -106,7 +110,7 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
 }
 
 /// Call until no signal interrupts; what the answer means.
-fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
+pub(super) fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
     loop {
         return match call() {
             Ok(_) => Sent::Whole,
@@ -122,7 +126,7 @@ fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
 }
 
 /// Addresses and lengths for one call.
-struct Pieces {
+pub(super) struct Pieces {
     slots: [MaybeUninit<libc::iovec>; SEGMENTS_MAX * PIECES],
     count: usize,
     /// The latest.
@@ -131,12 +135,21 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn new() -> Pieces {
+    pub(super) fn new() -> Pieces {
         Pieces { slots: [const { MaybeUninit::uninit() }; SEGMENTS_MAX * PIECES], count: 0, at: core::ptr::null(), len: 0 }
     }
 
+    /// For a system call: this many.
+    pub(super) fn as_ptr(&self) -> *const libc::iovec {
+        self.slots.as_ptr().cast()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// What lies right behind the latest goes on with it: the kernel takes each piece by itself.
-    fn push(&mut self, at: *const u8, len: usize) {
+    pub(super) fn push(&mut self, at: *const u8, len: usize) {
         if len == 0 {
             return;
         }

@@ -31,6 +31,8 @@ pub(super) struct Socket {
     pub(super) busy: bool,
     /// The look that found bulk here last.
     pub(super) came: usize,
+    /// What is longer is cut into datagrams of so many bytes; nothing is, if 0.
+    segment: usize,
     /// Of what arrives the kernel tells whether it was marked.
     hears_marks: bool,
     /// What routers say of a path's size is believed.
@@ -114,7 +116,30 @@ impl Socket {
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
         let (busy, came, hears_marks, believes_routers) = (false, 0, false, true);
-        Socket { fd, local, peer, both, gso, gro, send_buffer, receive_buffer, busy, came, hears_marks, believes_routers }
+        Socket {
+            fd,
+            local,
+            peer,
+            both,
+            gso,
+            gro,
+            send_buffer,
+            receive_buffer,
+            busy,
+            came,
+            segment: 0,
+            hears_marks,
+            believes_routers,
+        }
+    }
+
+    /// Cut what is longer into datagrams of so many bytes, where a call does not say how; 0: nothing.
+    pub(super) fn segment(&mut self, bytes: usize) -> Result<(), Errno> {
+        if self.segment != bytes {
+            set(self.fd.as_fd(), libc::UDP_SEGMENT, c_int::try_from(bytes).map_err(|_| Errno::INVAL)?)?;
+            self.segment = bytes;
+        }
+        Ok(())
     }
 
     /// Somebody (ICMP can be forged) has told the system that a path carries less than every path must: from now on only the

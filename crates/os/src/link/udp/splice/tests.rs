@@ -1,0 +1,142 @@
+use super::*;
+use crate::link::conformance::take;
+use crate::link::udp::UdpLink;
+use crate::link::{Bind, Link, Offload};
+use crate::memory::{Gather, Region, RegionTable};
+use crate::without::Without;
+use oikaze_protocol::wind::Segment;
+use oikaze_protocol::wire::Lane;
+use std::net::{Ipv4Addr, SocketAddr};
+
+const PAGE: usize = oikaze_protocol::limits::PAGE;
+/// Of a datagram at MTU 9000.
+const PAYLOAD: usize = 2 * PAGE;
+/// What a turn hands over.
+const RUN: usize = 14;
+
+/// Memory for one batch, and its payloads, which begin at `offset`.
+pub(in super::super) fn payloads(offset: u64) -> (Region, Vec<Gather>) {
+    let region = Region::private(RUN * PAYLOAD + PAGE).unwrap();
+    let mut table = RegionTable::new();
+    let slot = table.insert_local(region.clone()).unwrap();
+    let one = |at| Segment { region: slot, offset: offset + (at * PAYLOAD) as u64, len: PAYLOAD as u64 };
+    (region, (0..RUN).map(|at| table.gather(&one(at)).unwrap()).collect())
+}
+
+/// All payloads of a batch are these.
+pub(in super::super) fn fill(region: &Region, batch: u32) {
+    region.fill(0, region.len() as u64, batch as u8 | 1).unwrap();
+}
+
+/// What lies before and behind each of a batch's payloads.
+pub(in super::super) fn ends(batch: u32) -> Vec<([u8; 40], [u8; 4])> {
+    let head = |at| std::array::from_fn(|byte| (batch * 31 + at * 7 + byte as u32) as u8);
+    (0..RUN as u32).map(|at| (head(at), (batch ^ at << 24).to_le_bytes())).collect()
+}
+
+pub(in super::super) fn outgoing<'a>(
+    to: &'a SocketAddr,
+    ends: &'a [([u8; 40], [u8; 4])],
+    payloads: &'a [Gather],
+) -> Vec<Outgoing<'a>> {
+    let one =
+        |((head, tag), payload): (&'a ([u8; 40], [u8; 4]), &'a Gather)| Outgoing { to, lane: Lane::Bulk, head, payload, tag };
+    ends.iter().zip(payloads).map(one).collect()
+}
+
+/// The datagrams that a batch consists of.
+pub(in super::super) fn whole(batch: u32) -> Vec<Vec<u8>> {
+    let one = |(head, tag): ([u8; 40], [u8; 4])| [&head[..], &[batch as u8 | 1; PAYLOAD], &tag].concat();
+    ends(batch).into_iter().map(one).collect()
+}
+
+fn links(without: &str) -> (UdpLink, UdpLink, SocketAddr) {
+    let bind = |without| Bind {
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        without: Without::parse(without).unwrap(),
+        ..Bind::default()
+    };
+    let (from, to) = (UdpLink::bind(&bind(without)).unwrap(), UdpLink::bind(&bind("")).unwrap());
+    let at = (Ipv4Addr::LOCALHOST, to.bulk_port().unwrap()).into();
+    (from, to, at)
+}
+
+/// So many batches go and come; how many datagrams were spliced.
+fn exchange(batches: u32, without: &str, offset: u64) -> u64 {
+    let (mut from, mut to, at) = links(without);
+    let (region, payloads) = payloads(offset);
+    for batch in 0..batches {
+        fill(&region, batch);
+        let ends = ends(batch);
+        assert_eq!(from.send(&outgoing(&at, &ends, &payloads)).unwrap(), RUN);
+        let came: Vec<_> = take(&mut to, RUN).into_iter().map(|(_, bytes)| bytes).collect();
+        assert!(came == whole(batch), "batch {batch}");
+    }
+    from.statistics().spliced
+}
+
+/// So many that the pages for heads are changed for new ones several times.
+#[test]
+fn whole_pages_are_spliced_and_arrive_as_they_are() {
+    let heads = 3 * HEADS / (RUN * 44);
+    let spliced = exchange(heads as u32, "", 0);
+    // But for those before the peer was worth a socket.
+    assert!(spliced > (heads - 100) as u64 * RUN as u64, "{spliced} of {heads} batches");
+}
+
+#[test]
+fn what_lies_across_pages_is_copied_and_what_is_switched_off_too() {
+    assert_eq!(exchange(200, "", 64), 0);
+    for off in ["splice", "connect", "gso"] {
+        assert_eq!(exchange(200, off, 0), 0, "{off}");
+        assert_eq!(links(off).0.statistics().splice, Offload::Off);
+    }
+}
+
+/// That is what it is for; and heads, which change with every datagram, are copied.
+#[test]
+fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
+    let (mut from, mut to, at) = links("");
+    let (region, payloads) = payloads(0);
+    let mut ends_then = ends(0);
+    for batch in 0..100 {
+        fill(&region, 0);
+        assert_eq!(from.send(&outgoing(&at, &ends_then, &payloads)).unwrap(), RUN);
+        let spliced = from.statistics().spliced;
+        fill(&region, 2);
+        ends_then = ends(batch + 1);
+        let came = take(&mut to, RUN);
+        if spliced > 0 && batch > 80 {
+            for ((_, bytes), (head, tag)) in came.iter().zip(ends(batch)) {
+                assert_eq!(bytes[..], [&head[..], &[3; PAYLOAD], &tag].concat());
+            }
+        }
+    }
+    assert!(from.statistics().spliced > 0);
+}
+
+/// Whoever has not read them yet finds them as they were written.
+#[test]
+fn heads_that_wait_are_not_written_over() {
+    let to = (Ipv4Addr::LOCALHOST, 1).into();
+    let (_region, payloads) = payloads(0);
+    let mut splice = Splice::untried().unwrap();
+    let first = ends(0);
+    let run = outgoing(&to, &first, &payloads);
+    let pieces = splice.heads.pieces(&run[..5]).unwrap();
+    assert_eq!(splice.take(&pieces), Ok(5 * (PAYLOAD + 44)));
+    let (mut used, mut changed) = (splice.heads.used, 0);
+    for batch in 1.. {
+        let ends = ends(batch);
+        splice.heads.pieces(&outgoing(&to, &ends, &payloads)).unwrap();
+        changed += u32::from(splice.heads.used < used);
+        used = splice.heads.used;
+        if changed == 3 {
+            break;
+        }
+    }
+    let mut bytes = vec![0; 5 * (PAYLOAD + 44)];
+    assert_eq!(rustix::io::read(&splice.pipe.0, &mut bytes).unwrap(), bytes.len());
+    let want = first[..5].iter().flat_map(|(head, tag)| [&head[..], &[0; PAYLOAD], tag].concat());
+    assert!(bytes.into_iter().eq(want));
+}
