@@ -22,8 +22,10 @@ pub const DATAGRAM_MAX: usize = 65_507;
 pub const DATAGRAM_MIN: usize = 1280 - 48;
 /// Bulk fragments are multiples of this: a cache line, so that copies begin and end with whole ones, and a multiple of every element.
 pub const FRAGMENT_STEP: usize = 64;
-/// Bytes of a body that is cut between pages, if it begins with one: fewer are copied in any case.
+/// Bytes of a body that may be cut between pages: of fewer none goes without a copy.
 pub const PAGES_MIN: u64 = 64 << 10;
+/// Whole pages in a datagram that goes without a copy, at most: of larger ones a call has room for too few.
+pub const PAGES_A_DATAGRAM: usize = 2;
 /// The largest message body.
 pub const BODY_MAX: u64 = 1 << 40;
 /// The most that offset, strides, and length with all gaps of a strided block may be, each: six bytes on the wire, and more than a process

@@ -5,7 +5,7 @@ use oikaze_os::link::{Arrival, Foreseen, Link, LocalAddress, Outgoing, Scattered
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -165,6 +165,11 @@ impl Link for SimLink {
 
     fn datagram_max(&self) -> usize {
         self.datagram_max
+    }
+
+    /// Every second host's.
+    fn prefers_pages(&self, to: IpAddr) -> bool {
+        matches!(to, IpAddr::V4(to) if to.octets()[3] % 2 == 0)
     }
 
     fn receive_buffer(&self) -> usize {

@@ -7,9 +7,10 @@ use super::submission::{Keep, Request, Submission};
 use super::to_self::TO_SELF_A_TURN;
 use super::{Engine, Failure, Value};
 use oikaze_os::link::Link;
+use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::POST_INLINE;
+use oikaze_protocol::limits::{PAGES_MIN, POST_INLINE};
 use oikaze_protocol::rma::{Memory, Rma, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Message, Refusal, Token};
@@ -167,7 +168,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.rma.unposted(&message);
             return self.fail(to, token, self.why_unreadable(message.body.region()));
         }
-        let Self { peers, memory, .. } = self;
+        let Self { peers, memory, link, .. } = self;
         let posted = if let Some(Peer { neighbour: Some(neighbour), .. }) = peers.get_mut(to) {
             // What goes through a ring is copied when it is put in.
             neighbour.post(message, memory, self.now)
@@ -175,10 +176,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.to_self.post(message)
         } else {
             let nodes = self.nodes;
-            let Some(peer) = self.peers.touch(to) else {
+            let Some(peer) = peers.touch(to) else {
                 return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
             };
-            peer.connection.post(self.now, message).map(drop)
+            let pages = begins_with_page(&message.body, memory) && peer.addresses.iter().any(|to| link.prefers_pages(to.ip()));
+            let number = peer.connection.post(self.now, message);
+            number.map(|number| {
+                if pages {
+                    peer.connection.cut_between_pages(number)
+                }
+            })
         };
         if let Err(error) = posted {
             use oikaze_protocol::wind::PostError;
@@ -297,6 +304,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         false
     }
+}
+
+/// Is it a long body, of whole pages but for its end?
+fn begins_with_page(body: &Body, memory: &RegionTable) -> bool {
+    matches!(body, Body::Segment(segment) if segment.len >= PAGES_MIN && memory.begins_with_page(segment))
 }
 
 /// A submission whose outcome will appear in the completion returned with it.

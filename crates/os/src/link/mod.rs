@@ -27,7 +27,7 @@ use crate::memory::Gather;
 use oikaze_protocol::wire::Lane;
 use rustix::fd::BorrowedFd;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 /// One datagram to be sent: `head`, `payload` and `tag` one behind the other.
@@ -144,6 +144,12 @@ pub trait Link: Send {
         self.datagram_max()
     }
 
+    /// Is bulk to this host sent for less where each payload is whole pages of memory?
+    fn prefers_pages(&self, to: IpAddr) -> bool {
+        let _ = to;
+        false
+    }
+
     /// Bytes that may wait to be received before some are lost.
     fn receive_buffer(&self) -> usize;
 
@@ -204,6 +210,9 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
     fn datagram_max_to(&self, to: SocketAddr) -> usize {
         (**self).datagram_max_to(to)
+    }
+    fn prefers_pages(&self, to: IpAddr) -> bool {
+        (**self).prefers_pages(to)
     }
     fn receive_buffer(&self) -> usize {
         (**self).receive_buffer()

@@ -20,7 +20,7 @@ pub struct Statistics {
     pub datagrams_out: u64,
     /// Of these, how many went past the kernel's IP, as frames.
     pub frames_out: u64,
-    /// Likewise, without a copy, the kernel taking the pages of their payloads.
+    /// Likewise, how many had the pages of their payloads taken instead of copied, by the kernel at least.
     pub spliced: u64,
     /// Bytes of all that were taken.
     pub bytes_out: u64,

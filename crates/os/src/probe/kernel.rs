@@ -25,6 +25,11 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
     findings
 }
 
+/// What this kernel says it is, as far as it can be read.
+pub(crate) fn kernel_version() -> Option<(u32, u32)> {
+    parse_version(&rustix::system::uname().release().to_string_lossy())
+}
+
 /// `6.8.0-45-generic` is (6, 8).
 fn parse_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());

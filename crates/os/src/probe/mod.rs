@@ -8,6 +8,8 @@ mod limits;
 mod network;
 mod placement;
 
+pub(crate) use kernel::kernel_version;
+
 use std::fmt;
 use std::str::FromStr;
 

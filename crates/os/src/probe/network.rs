@@ -104,12 +104,12 @@ fn of_link(link: &UdpLink) -> [Finding; 5] {
 
 fn without_copy(state: Offload) -> Finding {
     let (found, ok) = match state {
-        Offload::On => ("yes (tried)", Verdict::Good),
+        Offload::On => ("yes, says the kernel's version", Verdict::Good),
         Offload::Off => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
-        Offload::Refused => ("no: the kernel does not take pages so, or the loopback interface is down", Verdict::Degraded),
+        Offload::Refused => ("no, says the kernel's version", Verdict::Degraded),
     };
-    let needed = "to send bulk at jumbo MTUs without a copy";
-    Finding::new("splice to UDP", found, needed, ok).fix("Linux 6.5 has it; remove it from OIKAZE_WITHOUT; ip link set lo up.")
+    let needed = "6.5, to send bulk at jumbo MTUs without a copy, where the card gathers";
+    Finding::new("splice to UDP", found, needed, ok).fix("Linux 6.5 has it; remove it from OIKAZE_WITHOUT.")
 }
 
 #[cfg(test)]

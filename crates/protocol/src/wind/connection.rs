@@ -175,6 +175,12 @@ impl Connection {
         Ok(number)
     }
 
+    /// Its body begins with a page, and pages that are in one datagram each are sent for less: cut this message, which was just posted, between
+    /// them (WIND-2.5).
+    pub fn cut_between_pages(&mut self, number: u64) {
+        self.outbox.cut_between_pages(number);
+    }
+
     /// Is a body of `len` bytes, behind a head of `head`, better copied now, to travel whole, than gathered later as fragments? One of
     /// few bytes always; a larger one if it fits into a datagram and nothing else is under way, so that somebody may wait for it alone.
     #[must_use]

@@ -9,7 +9,7 @@ mod settling;
 
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
 use super::{Body, Class, Event, Latency, Message, PostError, Refusal, Rows, Segment, Token};
-use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_MIN};
+use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_A_DATAGRAM};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
@@ -148,12 +148,20 @@ impl Outbox {
             len,
             posted: now,
             token,
+            pages: false,
             stage: Stage::Waiting,
         });
         if self.sizes.is_some() {
             self.start(number, events);
         }
         Ok(number)
+    }
+
+    /// Cut a message that was just posted between pages (WIND-2.5).
+    pub fn cut_between_pages(&mut self, number: u64) {
+        if let Some(message) = self.get_mut(number) {
+            message.pages = true;
+        }
     }
 
     /// The connection is established: everything posted so far may go.
@@ -284,13 +292,13 @@ impl Outbox {
 
     /// Bytes of a full fragment of this message, of which the peer knows the beginning or not.
     pub fn full_fragment(&self, message: &Outgoing, opened: bool) -> Option<u64> {
+        let sizes = self.sizes?;
         let row = match &message.body {
             Body::Rows(rows) => Some(rows.block.row),
-            // Pages that are in one datagram each may go without being copied, and are put as such.
-            Body::Segment(segment) if segment.offset % PAGE as u64 == 0 && message.len >= PAGES_MIN => Some(PAGE as u32),
+            Body::Segment(_) if message.pages && sizes.fragment / PAGE <= PAGES_A_DATAGRAM => Some(PAGE as u32),
             _ => None,
         };
-        Some(self.sizes?.fragment(message.len, row, (!opened).then_some(&message.head)))
+        Some(sizes.fragment(message.len, row, (!opened).then_some(&message.head)))
     }
 
     /// Where a piece's bytes are, if not here: in a segment; or packed from rows, among whose bytes the segment is.

@@ -52,6 +52,8 @@ pub(super) struct Outgoing {
     pub len: u64,
     pub posted: Time,
     pub token: Token,
+    /// Its body is cut between pages.
+    pub pages: bool,
     pub stage: Stage,
 }
 

@@ -10,7 +10,7 @@ pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, VARIABLE
 use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
 use rustix::fd::BorrowedFd;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// A reordered datagram that nothing overtakes comes after this all the same.
@@ -168,6 +168,10 @@ impl<L: Link> Link for Fault<L> {
 
     fn datagram_max_to(&self, to: SocketAddr) -> usize {
         self.inner.datagram_max_to(to)
+    }
+
+    fn prefers_pages(&self, to: IpAddr) -> bool {
+        self.inner.prefers_pages(to)
     }
 
     fn receive_buffer(&self) -> usize {

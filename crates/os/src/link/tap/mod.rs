@@ -228,6 +228,10 @@ impl<L: Link> Link for Tap<L> {
         self.inner.datagram_max_to(to)
     }
 
+    fn prefers_pages(&self, to: IpAddr) -> bool {
+        self.inner.prefers_pages(to)
+    }
+
     fn receive_buffer(&self) -> usize {
         self.inner.receive_buffer()
     }

@@ -11,7 +11,7 @@ use super::socket::Socket;
 use crate::without::Without;
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Peers with a socket of their own. Each costs a look in every few.
 pub(super) const CONNECTED_MAX: usize = 4;
@@ -58,6 +58,11 @@ impl ConnectedSet {
             return (Some(own), false);
         }
         (None, !self.sockets.is_full() && self.failures < FAILURES_MAX && self.count(peer) >= WORTH_IT)
+    }
+
+    /// Has somebody on this host a socket of its own, or is there one left?
+    pub(super) fn may_have(&self, host: IpAddr) -> bool {
+        !self.sockets.is_full() || self.sockets.iter().any(|connected| connected.to.ip() == host)
     }
 
     /// Calls for a candidate.

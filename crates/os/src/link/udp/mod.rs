@@ -46,7 +46,7 @@ use socket::Socket;
 use splice::Splice;
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use watch::watch_one;
 
@@ -104,7 +104,7 @@ impl UdpLink {
         let port = sockets.first().map_or(0, |socket| socket.local.port());
         let early = if wanted { Early::open(port, served, ask.checked_by_udp).ok() } else { None };
         let spliced = !ask.without.splice && !ask.without.gso && !ask.without.connect;
-        let splice = if spliced { Splice::open() } else { None };
+        let splice = if spliced { Splice::open().ok() } else { None };
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,
@@ -210,18 +210,18 @@ impl UdpLink {
             return Ok(ControlFlow::Continue(1));
         };
         let cut = socket.gso && self.refusals.allow(first.to.ip());
-        let mut run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
+        let run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
         let spliced = self.splice.as_mut().and_then(|splice| splice.send(socket, run));
-        if let Some((count, sent)) = &spliced {
-            run = run.get(..*count).unwrap_or_default();
-            self.statistics.spliced += if matches!(sent, Sent::Whole) { *count as u64 } else { 0 };
-        }
-        let mut sent = spliced.map_or_else(|| send::send(socket, run), |(_, sent)| sent);
+        let (mut run, mut sent) = spliced.unwrap_or_else(|| (run, send::send(socket, run)));
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
             // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
             let doubt = matches!(sent, Sent::Unfit);
             run = run.get(..1).unwrap_or_default();
             sent = send::send(socket, run);
+            if let (Sent::Whole, false, Some(splice)) = (&sent, doubt, &mut self.splice) {
+                // More pieces than its network takes, say.
+                splice.failed();
+            }
             if doubt && matches!(sent, Sent::Whole) && self.refusals.refused(first.to.ip()) {
                 self.statistics.gso = Offload::Refused;
                 self.notices.push_back(format!(
@@ -365,6 +365,10 @@ impl Link for UdpLink {
         path_mtu(to).map_or(DATAGRAM_MIN, |mtu| payload_of(mtu, to))
     }
 
+    fn prefers_pages(&self, to: IpAddr) -> bool {
+        self.splice.as_ref().is_some_and(|splice| splice.state() == Offload::On) && self.connected.bulk.may_have(to)
+    }
+
     fn receive_buffer(&self) -> usize {
         self.statistics.receive_buffer
     }
@@ -391,6 +395,8 @@ impl Link for UdpLink {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics { overflowed: self.all_sockets().map(Socket::overflowed).sum(), ..self.statistics }
+        let overflowed = self.all_sockets().map(Socket::overflowed).sum();
+        let (spliced, splice) = self.splice.as_ref().map_or((0, self.statistics.splice), Splice::statistics);
+        Statistics { overflowed, spliced, splice, ..self.statistics }
     }
 }

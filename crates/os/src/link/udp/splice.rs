@@ -8,13 +8,13 @@
 
 #[cfg(test)]
 pub(super) mod tests;
-mod trial;
 
-use super::super::Outgoing;
+use super::super::{Offload, Outgoing};
 use super::receive::last_error;
 use super::send::{Pieces, Sent, uninterrupted};
 use super::socket::Socket;
 use crate::memory::mapping::Mapping;
+use crate::probe::kernel_version;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
@@ -26,50 +26,80 @@ const WORTH_IT: usize = 4;
 /// Bytes for heads, until their pages are exchanged for new ones.
 const HEADS: usize = 1 << 20;
 
+/// Times in a row that it was refused until it is given up.
+const FAILURES_MAX: u32 = 8;
+/// Before it, the network takes pieces one by one, each a datagram where the family is IPv6, and tells less than it has sent (`sendpage`).
+const OLDEST: (u32, u32) = (6, 5);
+
 /// What it takes.
 #[derive(Debug)]
 pub(super) struct Splice {
     /// Reading and writing end; empty between calls.
     pipe: (OwnedFd, OwnedFd),
     heads: Heads,
-    /// Something has refused it that nobody could foresee: from then on all is copied.
-    refused: bool,
+    failures: u32,
+    sent: u64,
 }
 
 impl Splice {
-    /// Tried on the loopback interface: kernels before 6.5 copy, if they take it at all.
-    pub(super) fn open() -> Option<Splice> {
-        let mut splice = Splice::untried().ok()?;
-        trial::passes(&mut splice).then_some(splice)
+    pub(super) fn open() -> Result<Splice, Errno> {
+        if kernel_version().is_none_or(|version| version < OLDEST) {
+            return Err(Errno::NOSYS);
+        }
+        Ok(Splice { pipe: pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?, heads: Heads::new()?, failures: 0, sent: 0 })
     }
 
-    fn untried() -> Result<Splice, Errno> {
-        Ok(Splice { pipe: pipe()?, heads: Heads::new()?, refused: false })
+    /// Is it still used?
+    pub(super) fn state(&self) -> Offload {
+        if self.failures < FAILURES_MAX { Offload::On } else { Offload::Refused }
     }
 
-    /// Send the first datagrams of a run: how many, and what became of them. `None`: they are to be copied.
-    pub(super) fn send(&mut self, socket: &mut Socket, run: &[Outgoing<'_>]) -> Option<(usize, Sent)> {
+    /// Datagrams that went so, and whether it is still used.
+    pub(super) fn statistics(&self) -> (u64, Offload) {
+        (self.sent, self.state())
+    }
+
+    /// Send the first datagrams of a run: these, and what became of them. `None`: they are to be copied.
+    pub(super) fn send<'r, 'a>(&mut self, socket: &mut Socket, run: &'r [Outgoing<'a>]) -> Option<(&'r [Outgoing<'a>], Sent)> {
         let run = run.get(..fitting(run)).filter(|run| run.len() >= WORTH_IT)?;
-        if self.refused || socket.peer.is_none() || socket.segment(run.first()?.len()).is_err() {
+        if self.state() != Offload::On || socket.peer.is_none() || socket.segment(run.first()?.len()).is_err() {
             return None;
         }
         let (total, pieces) = (run.iter().map(Outgoing::len).sum(), self.heads.pieces(run)?);
-        let sent = match self.take(&pieces) {
-            taken if taken == Ok(total) => {
-                uninterrupted(|| splice(&self.pipe.0, None, &socket.fd, None, total, SpliceFlags::NONBLOCK))
-            }
-            _ => Sent::Unfit,
-        };
-        match sent {
-            Sent::Whole => return Some((run.len(), sent)),
-            // Whatever is left in the pipe goes with it.
-            Sent::NoRoom | Sent::TooBig | Sent::Unreachable => match pipe() {
-                Ok(new) => self.pipe = new,
-                Err(_) => self.refused = true,
-            },
-            Sent::Unfit | Sent::Broken(_) => self.refused = true,
+        if self.take(&pieces) != Ok(total) {
+            // A pipe without the usual room, or memory that is there no more, of which the copy has to tell.
+            self.failed();
+            return None;
         }
-        (!self.refused).then_some((run.len(), sent))
+        let sent = uninterrupted(|| match splice(&self.pipe.0, None, &socket.fd, None, total, SpliceFlags::NONBLOCK) {
+            Ok(less) if less != total => Err(Errno::IO),
+            told => told,
+        });
+        match sent {
+            Sent::Whole => {
+                self.sent += run.len() as u64;
+                self.failures = 0;
+            }
+            Sent::NoRoom | Sent::TooBig => self.empty(),
+            // The copy tells whether that is due to what is sent, or to how.
+            Sent::Unfit | Sent::Unreachable | Sent::Broken(_) => {
+                self.failed();
+                return None;
+            }
+        }
+        Some((run, sent))
+    }
+
+    /// It was refused though a copy was not, as far as is known.
+    pub(super) fn failed(&mut self) {
+        self.failures += 1;
+        self.empty();
+    }
+
+    /// What was not sent must not stand before what is sent next.
+    fn empty(&self) {
+        let mut bytes = [0; 1 << 12];
+        while let Ok(1..) = rustix::io::read(&self.pipe.0, &mut bytes) {}
     }
 
     /// Put pieces into the pipe: their bytes.
@@ -81,19 +111,15 @@ impl Splice {
     }
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
-    pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
-}
-
-/// How many of the first datagrams fit into one call, and have a page of payload at least.
+/// How many of the first datagrams fit into one call, and have whole pages of payload.
 fn fitting(run: &[Outgoing<'_>]) -> usize {
     let page = rustix::param::page_size();
-    let pages = |datagram: &Outgoing<'_>| (datagram.payload.as_ptr().addr() % page + datagram.payload.len()).div_ceil(page);
     // A tag and the head behind it are one.
     let mut pieces = 1;
-    let fits = |datagram: &&Outgoing<'_>| {
-        pieces += pages(datagram) + 1;
-        pieces <= PIECES_MAX && datagram.payload.len() >= page
+    let fits = |Outgoing { payload, .. }: &&Outgoing<'_>| {
+        pieces += payload.len() / page + 1;
+        let whole = !payload.is_empty() && payload.len() % page == 0 && payload.as_ptr().addr() % page == 0;
+        whole && pieces <= PIECES_MAX
     };
     run.iter().take_while(fits).count()
 }

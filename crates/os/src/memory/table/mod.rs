@@ -250,6 +250,19 @@ impl RegionTable {
         Some(Gather::new(at, usize::try_from(segment.len).ok()?, hold))
     }
 
+    /// Does this begin with a page, which the network may read until it has gone? Not what is lent, whose scope's end is to be the end of that,
+    /// nor a page of a shared array, which its home writes at any time.
+    #[must_use]
+    pub fn begins_with_page(&self, segment: &Segment) -> bool {
+        let passes = |region: &&Region| !matches!(region.kind(), RegionKind::Borrowed | RegionKind::Alias);
+        let begin = self
+            .entry(segment.region)
+            .map(|entry| &entry.region)
+            .filter(passes)
+            .and_then(|region| region.hold(segment.offset, segment.len).ok());
+        begin.is_some_and(|(at, _)| at.addr().get() % PAGE == 0)
+    }
+
     /// Bytes to be received straight into their place, kept there until the answer is dropped. `None` as for [`RegionTable::gather`], if
     /// the memory was lent for reading, and for shared arrays, whose pages may never hold what was not verified.
     #[must_use]

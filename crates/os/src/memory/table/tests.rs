@@ -220,3 +220,18 @@ fn a_region_grows_into_what_was_set_aside() {
         assert_eq!(region.len(), 2 * PAGE);
     }
 }
+
+#[test]
+fn what_begins_with_a_page_is_told_by_where_it_lies() {
+    let mut table = RegionTable::new();
+    let region = table.insert_local(Region::zeroed(3 * PAGE).unwrap()).unwrap();
+    let begins = |table: &RegionTable, region, offset| table.begins_with_page(&Segment { region, offset, len: P });
+    assert_eq!([0, P, 8, P - 1].map(|offset| begins(&table, region, offset)), [true, true, false, false]);
+    assert!(!begins(&table, region, 3 * P), "there is nothing");
+    assert!(!begins(&table, region + 1, 0), "nor there");
+    let bytes = vec![0_u8; 3 * PAGE];
+    crate::memory::scope(|scope| {
+        let lent = table.insert_local(scope.borrow(&bytes)).unwrap();
+        assert!((0..P).all(|offset| !begins(&table, lent, offset)), "what is lent is lent until the scope ends");
+    });
+}

@@ -84,13 +84,67 @@ fn whole_pages_are_spliced_and_arrive_as_they_are() {
     assert!(spliced > (heads - 100) as u64 * RUN as u64, "{spliced} of {heads} batches");
 }
 
+/// Memory in which payloads of other lengths lie, of which no page is whole.
 #[test]
-fn what_lies_across_pages_is_copied_and_what_is_switched_off_too() {
+fn only_whole_pages_are_spliced() {
     assert_eq!(exchange(200, "", 64), 0);
+    for (offset, len) in [(0, PAGE - 64), (0, PAGE + 64), (PAGE as u64 - 64, PAGE)] {
+        let (mut from, mut to, at) = links("");
+        let region = Region::private(2 * PAGE).unwrap();
+        let mut table = RegionTable::new();
+        let region = table.insert_local(region).unwrap();
+        let payload = table.gather(&Segment { region, offset, len: len as u64 }).unwrap();
+        let one = || Outgoing { to: &at, lane: Lane::Bulk, head: b"head", payload: &payload, tag: b"tag" };
+        for _ in 0..200 {
+            assert_eq!(from.send(&[one(), one(), one(), one(), one()]).unwrap(), 5);
+            assert!(take(&mut to, 5).into_iter().all(|(_, bytes)| bytes.len() == len + 7));
+        }
+        assert_eq!(from.statistics().spliced, 0, "{len} bytes at {offset}");
+    }
+}
+
+#[test]
+fn what_is_switched_off_is_copied() {
     for off in ["splice", "connect", "gso"] {
         assert_eq!(exchange(200, off, 0), 0, "{off}");
         assert_eq!(links(off).0.statistics().splice, Offload::Off);
     }
+}
+
+/// As a probe of the path's size is: the socket cuts what is longer than the runs before.
+#[test]
+fn a_long_datagram_behind_spliced_ones_stays_whole() {
+    let (mut from, mut to, at) = links("");
+    let (_region, payloads) = payloads(0);
+    let (ends, long) = (ends(0), [7; 20_000]);
+    for _ in 0..100 {
+        assert_eq!(from.send(&outgoing(&at, &ends, &payloads)).unwrap(), RUN);
+        take(&mut to, RUN);
+        let lone = Outgoing { to: &at, lane: Lane::Bulk, head: &long, payload: &Gather::EMPTY, tag: &[] };
+        assert_eq!(from.send(&[lone]).unwrap(), 1);
+        assert_eq!(take(&mut to, 1).pop().unwrap().1, long);
+    }
+    assert!(from.statistics().spliced > 0);
+}
+
+/// As those are of a user who has many.
+#[test]
+fn a_pipe_without_room_is_tried_a_few_times() {
+    let (mut from, mut to, at) = links("");
+    let (region, payloads) = payloads(0);
+    let mut small = false;
+    for batch in 0..200 {
+        fill(&region, batch);
+        let ends = ends(batch);
+        assert_eq!(from.send(&outgoing(&at, &ends, &payloads)).unwrap(), RUN);
+        assert!(take(&mut to, RUN).into_iter().map(|(_, bytes)| bytes).eq(whole(batch)), "batch {batch}");
+        if !small && from.statistics().spliced > 0 {
+            small = rustix::pipe::fcntl_setpipe_size(&from.splice.as_ref().unwrap().pipe.1, 2 * PAGE).is_ok();
+        }
+    }
+    assert!(small);
+    assert_eq!((from.statistics().spliced, from.statistics().splice), (RUN as u64, Offload::Refused));
+    assert!(!from.prefers_pages(at.ip()));
 }
 
 /// That is what it is for; and heads, which change with every datagram, are copied.
@@ -120,7 +174,7 @@ fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
 fn heads_that_wait_are_not_written_over() {
     let to = (Ipv4Addr::LOCALHOST, 1).into();
     let (_region, payloads) = payloads(0);
-    let mut splice = Splice::untried().unwrap();
+    let mut splice = Splice::open().unwrap();
     let first = ends(0);
     let run = outgoing(&to, &first, &payloads);
     let pieces = splice.heads.pieces(&run[..5]).unwrap();
