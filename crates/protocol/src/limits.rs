@@ -197,8 +197,8 @@ pub const PRESENT_TIME: Duration = Duration::from_secs(30);
 pub const FETCHED_AT_ONCE: usize = 1024;
 /// Accesses refused to peers that a node remembers one by one; all are counted.
 pub const REFUSALS_KEPT: usize = 256;
-/// Answers to one peer that Wind has not taken yet.
-pub const ANSWERS_PER_PEER: usize = 16_384;
+/// Answers to one peer that Wind has not taken yet: to all that it may have asked, for they may all come at once.
+pub const ANSWERS_PER_PEER: usize = TICKETS_MAX;
 /// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that shares its datagram.
 pub const POST_INLINE: u64 = 1024;
 /// The same while hardly anything else is under way to the peer: then a copy costs less than to gather here and to look for bulk there.
