@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::*;
 
-/// Bits that Wind sends: enough for CUBIC, which takes seconds to find its share.
-const VOLUME: f64 = 100.0 * 8.0 * 1048576.0;
+/// MiB that Wind sends: enough for CUBIC, which takes seconds to find its share.
+const VOLUME: u32 = 100;
 /// What this process is, when the test starts it again inside a namespace.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 const SINK: &str = "10.97.1.2:5001";
@@ -29,8 +29,7 @@ impl Narrow {
         let narrow = Narrow { hosts: Cable(["a", "b"].map(name)), router: name("r") };
         let router = narrow.router.as_str();
         add_namespace(router);
-        for (host, net) in narrow.hosts.0.iter().zip(["10.97.0", "10.97.1"]) {
-            let side = if net.ends_with('0') { "ea" } else { "eb" };
+        for (host, (net, side)) in narrow.hosts.0.iter().zip([("10.97.0", "ea"), ("10.97.1", "eb")]) {
             add_namespace(host);
             ip(host, &["link", "add", "e", "type", "veth", "peer", "name", side, "netns", router]);
             begin_to_use(host, "e", "1500", &format!("{net}.2/24"));
@@ -104,7 +103,7 @@ fn beside_cubic_tcp_neither_starves() {
     source.line("sending");
     let shell = Shell::enter("bottleneck");
     let mut wind = cable.run(&shell, &["--no-prefix"]);
-    wind.args(["--", OIKAZE, "perf", "put", "--size", "1M", "--only", "throughput", "--volume", "100M", "--json"]);
+    wind.args(["--", OIKAZE, "perf", "put", "--size", "1M", "--only", "throughput", "--volume", &format!("{VOLUME}M"), "--json"]);
     let (status, out, err) = finish(&mut wind);
     let end = now();
     drop(source);
@@ -112,7 +111,7 @@ fn beside_cubic_tcp_neither_starves() {
     let (_, rest) = out.split_once("\"bandwidth_gbs\":").expect("a figure");
     let wind = rest.split(',').next().and_then(|figure| figure.parse::<f64>().ok()).expect("a number") * 8e9;
     // Wind has sent its volume just now: what TCP had alone, before and afterwards, is no matter of shares.
-    let span = VOLUME / wind * 1e6;
+    let span = f64::from(VOLUME) * 8.0 * 1048576.0 / wind * 1e6;
     let (_, told) = sink.finish();
     let seen = told.lines().filter_map(|line| line.strip_prefix("received ")?.split_once(' '));
     let seen: Vec<(u128, f64)> = seen.map(|(at, bytes)| (at.parse().unwrap(), bytes.parse().unwrap())).collect();

@@ -60,7 +60,6 @@ fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
     let devices = [(&first, "here"), (&second, "there")];
     for ((namespace, device), (address, without)) in devices.into_iter().zip(addresses.into_iter().zip(without)) {
         go_to(namespace);
-        ip("link set lo up");
         ip(&format!("address add {address} dev {device} {}", if address.contains(':') { "nodad" } else { "broadcast +" }));
         ip(&format!("link set {device} mtu 9000 up"));
         let without = Without::parse(without).unwrap();

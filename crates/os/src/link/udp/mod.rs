@@ -103,8 +103,8 @@ impl UdpLink {
         let wanted = !ask.without.early && ask.sharers <= early::SHARERS_MAX;
         let port = sockets.first().map_or(0, |socket| socket.local.port());
         let early = if wanted { Early::open(port, served, ask.checked_by_udp).ok() } else { None };
-        let spliced = !ask.without.splice && !ask.without.gso && !ask.without.connect;
-        let splice = if spliced { Splice::open().ok() } else { None };
+        let may_splice = !ask.without.splice && !ask.without.gso && !ask.without.connect;
+        let splice = if may_splice { Splice::open().ok() } else { None };
         let offload = |off: bool, works: bool| match (off, works) {
             (true, _) => Offload::Off,
             (false, true) => Offload::On,
@@ -114,7 +114,7 @@ impl UdpLink {
             gso: offload(ask.without.gso, all().all(|socket| socket.gso)),
             gro: offload(ask.without.gro, all().all(|socket| socket.gro)),
             early_receive: offload(!wanted, early.is_some()),
-            splice: offload(!spliced, splice.is_some()),
+            splice: offload(!may_splice, splice.is_some()),
             send_buffer: all().map(|socket| socket.send_buffer).min().unwrap_or(0),
             receive_buffer: all().map(|socket| socket.receive_buffer).min().unwrap_or(0),
             ..Statistics::default()
@@ -212,13 +212,14 @@ impl UdpLink {
         let cut = socket.gso && self.refusals.allow(first.to.ip());
         let run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
         let spliced = self.splice.as_mut().and_then(|splice| splice.send(socket, run));
+        let was_spliced = spliced.is_some();
         let (mut run, mut sent) = spliced.unwrap_or_else(|| (run, send::send(socket, run)));
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
             // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
             let doubt = matches!(sent, Sent::Unfit);
             run = run.get(..1).unwrap_or_default();
             sent = send::send(socket, run);
-            if let (Sent::Whole, false, Some(splice)) = (&sent, doubt, &mut self.splice) {
+            if let (Sent::Whole, true, Some(splice)) = (&sent, was_spliced, &mut self.splice) {
                 // More pieces than its network takes, say.
                 splice.failed();
             }

@@ -7,13 +7,18 @@ use crate::memory::Gather;
 use oikaze_protocol::wire::Lane;
 use std::net::SocketAddr;
 
+/// A link with two sockets, where these are reached, and one that sends to them.
+fn two_sockets() -> (UdpLink, [SocketAddr; 2], UdpLink) {
+    let bind = |addresses| UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
+    let here = bind([[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into).to_vec());
+    let at = here.bound().try_into().unwrap();
+    (here, at, bind(vec![[127, 0, 0, 1].into()]))
+}
+
 /// One that always has something keeps nobody from being heard.
 #[test]
 fn a_quiet_socket_is_heard_beside_a_busy_one() {
-    let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into).to_vec();
-    let mut here = UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
-    let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
-    let [busy, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
+    let (mut here, [busy, quiet], mut there) = two_sockets();
     let mut send = |to, head: &[u8]| {
         assert_eq!(there.send(&[datagram(&to, Lane::Small, head)]).unwrap(), 1);
     };
@@ -68,10 +73,7 @@ fn a_look_ends_although_empty_datagrams_come() {
 /// Another look brings what comes where something came last, and leaves the rest to a whole one.
 #[test]
 fn another_look_is_at_the_hot_socket_alone() {
-    let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into).to_vec();
-    let mut here = UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
-    let mut there = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
-    let [hot, quiet]: [SocketAddr; 2] = here.bound().try_into().unwrap();
+    let (mut here, [hot, quiet], mut there) = two_sockets();
     assert_eq!(there.send(&[datagram(&hot, Lane::Small, b"hot")]).unwrap(), 1);
     while here.receive(&mut |_| ()).unwrap() == 0 {}
     for to in [quiet, hot] {
