@@ -84,12 +84,12 @@ impl Batch {
         Some(&mut self.bytes)
     }
 
-    /// Append so many bytes to the next datagram, written by `fill`, if it can.
-    pub fn pack(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+    /// Append payload to the next datagram, as `fill` does, if it can.
+    pub fn pack(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         let begin = self.bytes.len();
-        self.bytes.resize(begin + len, 0);
-        self.packed = len;
-        self.bytes.get_mut(begin..).is_some_and(fill)
+        let filled = fill(&mut self.bytes);
+        self.packed = self.bytes.len().saturating_sub(begin);
+        filled
     }
 
     /// The next datagram is complete but for its seal. Bytes of the datagram.

@@ -11,7 +11,6 @@ use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
-use oikaze_protocol::rma::{Memory as _, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Lane, PerLane};
 
@@ -121,9 +120,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // long as they do. So what has not arrived is copied first (WIND-5.5), as rows are, which are in no one place.
         let copied = transmit.payload.as_ref().filter(|_| transmit.again || transmit.rows.is_some());
         if let Some(segment) = copied {
-            let packed = egress.pack(segment.len as usize, |bytes| match &transmit.rows {
-                Some(rows) => read_rows(rows, segment.offset, bytes, memory),
-                None => memory.read(segment.region, segment.offset, bytes),
+            let packed = egress.pack(|bytes| match &transmit.rows {
+                Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),
+                None => memory.pack(segment, bytes),
             });
             return Some(if packed { egress.push(to, transmit, Gather::EMPTY, (handshake_seal, checksum)) } else { 0 });
         }

@@ -5,6 +5,7 @@ mod asked;
 mod changes;
 mod id;
 mod keys;
+mod pack;
 mod pages;
 mod presence;
 #[cfg(test)]

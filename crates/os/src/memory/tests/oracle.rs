@@ -1,8 +1,9 @@
 //! The table does what a table of vectors does.
 
 use super::super::*;
+use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{AtomicOp, Change, Memory, Rights, Width};
-use oikaze_protocol::wind::{Refusal, Segment};
+use oikaze_protocol::wind::{Refusal, Rows, Segment};
 use proptest::prelude::*;
 
 /// Offsets and lengths near what can go wrong: inside, at the end, past it, overflowing.
@@ -11,6 +12,22 @@ fn place() -> impl Strategy<Value = (u64, u64)> {
         prop_oneof![4 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>(), 1 => (0_u64..40).prop_map(|n| u64::MAX - n)];
     let len = prop_oneof![6 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>()];
     (offset, len)
+}
+
+/// Some rows, in planes or not, near the beginning of a region.
+fn block() -> impl Strategy<Value = Block> {
+    let shape = (0_u64..60, 1_u32..9, 1_u32..5, 1_u32..4, 0_u64..20, 0_u64..20);
+    shape.prop_map(|(offset, row, rows, planes, gap, more)| {
+        let stride = u64::from(row) + gap;
+        Block::new(offset, row).rows(rows, stride).planes(planes, stride * u64::from(rows) + more)
+    })
+}
+
+/// All bytes of a block, of its hull's.
+fn packed(block: &Block, hull: &[u8]) -> Vec<u8> {
+    let starts = (0..u64::from(block.planes))
+        .flat_map(|plane| (0..u64::from(block.rows)).map(move |row| plane * block.plane_stride + row * block.row_stride));
+    starts.flat_map(|start| hull[start as usize..][..block.row as usize].to_vec()).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -22,6 +39,7 @@ enum Step {
     Write { which: usize, offset: u64, bytes: Vec<u8> },
     Read { which: usize, offset: u64, len: usize },
     Gather { which: usize, at: (u64, u64) },
+    Pack { which: usize, block: Block, part: (u64, u64) },
     Atomic { which: usize, offset: u64, op: AtomicOp },
 }
 
@@ -55,6 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, offset, bytes)| Step::Write { which, offset, bytes }),
         3 => (which(), offset(), 0_usize..64).prop_map(|(which, offset, len)| Step::Read { which, offset, len }),
         2 => (which(), place()).prop_map(|(which, at)| Step::Gather { which, at }),
+        2 => (which(), block(), (0_u64..40, 0_u64..40)).prop_map(|(which, block, part)| Step::Pack { which, block, part }),
         3 => (which(), prop_oneof![offset(), (0_u64..60).prop_map(|word| word * 4)], op)
             .prop_map(|(which, offset, op)| Step::Atomic { which, offset, op }),
     ]
@@ -101,7 +120,7 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
     let which = match &step {
         Step::Insert { .. } => return Ok(()),
         Step::Remove { which } | Step::Locate { which, .. } | Step::Covers { which, .. } | Step::Write { which, .. } => *which,
-        Step::Read { which, .. } | Step::Gather { which, .. } | Step::Atomic { which, .. } => *which,
+        Step::Read { which, .. } | Step::Gather { which, .. } | Step::Pack { which, .. } | Step::Atomic { which, .. } => *which,
     };
     let Some(old) = oracle.all.get_mut(which) else { return Ok(()) };
     match step {
@@ -148,6 +167,18 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
                 let mut copied = vec![1];
                 gather.append_to(&mut copied);
                 prop_assert_eq!(&copied[1..], &old.bytes[range]);
+            }
+        }
+        Step::Pack { block, part: (start, len), .. } => {
+            let rows = Rows { region: old.slot, block };
+            let range = old.range(block.offset, block.hull().unwrap());
+            let part = usize::try_from(start).unwrap()..usize::try_from(start + len).unwrap();
+            let packed = range.map(|range| packed(&block, &old.bytes[range]));
+            let expected = packed.as_deref().and_then(|packed| packed.get(part));
+            let mut into = vec![1];
+            prop_assert_eq!(table.pack_rows(&rows, start, len, &mut into), expected.is_some());
+            if let Some(expected) = expected {
+                prop_assert_eq!((into[0], &into[1..]), (1, expected));
             }
         }
         Step::Atomic { offset, op, .. } => {

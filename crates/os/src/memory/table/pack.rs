@@ -1,0 +1,34 @@
+//! Bytes of regions packed into a datagram: those that are in no one place, and those that are to stay as they are from now on.
+
+use super::RegionTable;
+use oikaze_protocol::wind::{Rows, Segment};
+
+impl RegionTable {
+    /// Append a copy of a segment. `false`: nothing can be [gathered](RegionTable::gather) there, and nothing was appended.
+    #[must_use]
+    pub fn pack(&self, segment: &Segment, into: &mut Vec<u8>) -> bool {
+        self.gather(segment).map(|bytes| bytes.append_to(into)).is_some()
+    }
+
+    /// Append a copy of the packed bytes of rows, `len` of them from `start` on. `false`: some cannot be gathered, now or at all; what was appended
+    /// then is to be forgotten.
+    #[must_use]
+    pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, into: &mut Vec<u8>) -> bool {
+        let Rows { region, block } = rows;
+        if !start.checked_add(len).is_some_and(|end| end <= rows.len()) {
+            return false;
+        }
+        let Some(entry) = self.entry(*region) else { return false };
+        let mut pieces = block.pieces(start, len);
+        if entry.lost.is_some() {
+            // Of what lies between the rows nothing needs to be present.
+            return pieces.all(|piece| self.pack(&Segment { region: *region, offset: piece.offset, len: piece.len as u64 }, into));
+        }
+        let hull = block.hull().and_then(|len| entry.region.lend(block.offset, len).ok());
+        let Some(hull) = hull else { return false };
+        pieces.all(|piece| {
+            let begin = usize::try_from(piece.offset - block.offset).unwrap_or(usize::MAX);
+            hull.append_range(begin..begin.saturating_add(piece.len), into)
+        })
+    }
+}
