@@ -1,6 +1,7 @@
 //! One bench: its systems in turn, case after case and round after round, so that what disturbs the machine disturbs all.
 
 pub mod case;
+mod cores;
 pub mod goals;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use self::case::{Case, Choice, Figure, chosen};
+use self::cores::{Cores, Wanted};
 use self::goals::{Figures, Goal};
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
@@ -61,6 +63,9 @@ pub struct Run {
     /// Leaves systems out.
     #[arg(long, value_delimiter = ',', value_parser = names())]
     without: Vec<String>,
+    /// Measures only while the two cores have a cache in common (near), or have none (far): a hypervisor moves them.
+    #[arg(long, value_enum, default_value_t)]
+    cores: Wanted,
 }
 
 /// How a bench between two hosts is run.
@@ -117,11 +122,12 @@ impl Suite {
         systems.iter().try_for_each(|system| system.present())?;
         warn_if_busy();
         let (mut records, mut failures) = (Vec::new(), Vec::new());
+        let mut cores = Cores::new(run.cores);
         for &place in places {
             let cases = chosen(self.cases, &run.case, &run.size, place.mtu(), run.rounds.quick);
             if cases.iter().any(|&case| systems.iter().any(|&system| takes_part(run, system, case))) {
                 let lab = Lab::up(place)?;
-                records.extend(self.in_lab(&lab, run, &systems, &cases, &mut failures));
+                records.extend(self.in_lab(&lab, run, &systems, &cases, (&mut cores, &mut failures)));
             }
         }
         if records.is_empty() && failures.is_empty() {
@@ -130,7 +136,7 @@ impl Suite {
         write_lines(&records, run.rounds.json.as_deref())?;
         print!("{}", table(&records, self.floor));
         print!("{}", goals::table((self.goals)(&Figures(&records))));
-        println!("\nWhat these figures are:\n- {}", machine());
+        println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
         systems.iter().filter_map(|system| system.note()).for_each(|note| println!("- {note}"));
         failures.iter().for_each(|failure| println!("- left out: {failure}"));
         match failures.iter().find(|failure| failure.starts_with("oikaze")) {
@@ -146,7 +152,7 @@ impl Suite {
         run: &Run,
         systems: &[&'static dyn System],
         cases: &[Case],
-        failures: &mut Vec<String>,
+        (cores, failures): (&mut Cores, &mut Vec<String>),
     ) -> Vec<Record> {
         let effort = if run.rounds.quick { Effort::QUICK } else { Effort::THOROUGH };
         let mut series: Vec<Series> = cases
@@ -160,7 +166,7 @@ impl Suite {
         for round in 1..=run.rounds.count {
             eprintln!("{}, round {round} of {} ({:.0} s)", lab.place, run.rounds.count, begun.elapsed().as_secs_f64());
             for one in series.iter_mut().filter(|one| !one.failed) {
-                if let Err(why) = one.measure(lab, effort) {
+                if let Err(why) = one.measure(lab, effort, cores) {
                     let (test, size, system) = (one.case.test, one.case.size, one.system.name());
                     let failure = format!("{system}: {test:?} of {size} bytes, round {round}, {}: {why}", lab.place);
                     eprintln!("warning: {failure}");
@@ -208,11 +214,12 @@ fn takes_part(run: &Run, system: &dyn System, case: Case) -> bool {
 
 impl Series {
     /// One round; a failure is tried once more.
-    fn measure(&mut self, lab: &Lab, effort: Effort) -> Result<(), Error> {
-        let measured = self.system.measure(lab, self.case, effort);
-        let found = measured.or_else(|error| {
-            eprintln!("warning: {} has failed and is tried once more: {error}", self.system.name());
-            self.system.measure(lab, self.case, effort)
+    fn measure(&mut self, lab: &Lab, effort: Effort, cores: &mut Cores) -> Result<(), Error> {
+        let found = cores.steady(|| {
+            self.system.measure(lab, self.case, effort).or_else(|error| {
+                eprintln!("warning: {} has failed and is tried once more: {error}", self.system.name());
+                self.system.measure(lab, self.case, effort)
+            })
         })?;
         for (figure, value) in found {
             let known = self.records.iter().position(|record| record.case == figure.name());

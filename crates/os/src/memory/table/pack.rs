@@ -15,14 +15,15 @@ impl RegionTable {
     #[must_use]
     pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, into: &mut Vec<u8>) -> bool {
         let Rows { region, block } = rows;
-        if !start.checked_add(len).is_some_and(|end| end <= rows.len()) {
+        if start.checked_add(len).is_none_or(|end| end > rows.len()) {
             return false;
         }
         let Some(entry) = self.entry(*region) else { return false };
         let mut pieces = block.pieces(start, len);
         if entry.lost.is_some() {
             // Of what lies between the rows nothing needs to be present.
-            return pieces.all(|piece| self.pack(&Segment { region: *region, offset: piece.offset, len: piece.len as u64 }, into));
+            return pieces
+                .all(|piece| self.pack(&Segment { region: *region, offset: piece.offset, len: piece.len as u64 }, into));
         }
         let hull = block.hull().and_then(|len| entry.region.lend(block.offset, len).ok());
         let Some(hull) = hull else { return false };
