@@ -1,7 +1,6 @@
 //! Bytes of a region on their way into an iovec.
 
 use super::region::Hold;
-use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Checked bytes of a region that stay in place for as long as this lives: what a link gathers a datagram's payload from.
@@ -56,23 +55,13 @@ impl Gather {
 
     /// Append the bytes to `into`.
     pub fn append_to(&self, into: &mut Vec<u8>) {
-        self.append_range(0..self.len, into);
-    }
-
-    /// Append some of the bytes to `into`; `false`: there are not so many, and none was.
-    pub(super) fn append_range(&self, range: Range<usize>, into: &mut Vec<u8>) -> bool {
-        if range.start > range.end || range.end > self.len {
-            return false;
-        }
-        into.reserve(range.len());
-        // SAFETY: room for so many bytes was just made; the source has them and is valid while `self` lives, and a vector overlaps no
-        // region. Afterwards as many bytes behind the old length are initialized.
+        into.reserve(self.len);
+        // SAFETY: room for `len` bytes was just made; the source is valid while `self` lives, and a vector overlaps no
+        // region. Afterwards the first `len` bytes behind the old length are initialized.
         unsafe {
-            let from = self.at.as_ptr().add(range.start);
-            core::ptr::copy_nonoverlapping(from, into.as_mut_ptr().add(into.len()), range.len());
-            into.set_len(into.len() + range.len());
+            core::ptr::copy_nonoverlapping(self.at.as_ptr(), into.as_mut_ptr().add(into.len()), self.len);
+            into.set_len(into.len() + self.len);
         }
-        true
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bytes of regions packed into a datagram: those that are in no one place, and those that are to stay as they are from now on.
+//! Bytes of regions packed into memory of ours: those that are in no one place, and those that are to stay as they are from now on.
 
 use super::RegionTable;
 use oikaze_protocol::wind::{Rows, Segment};
@@ -10,26 +10,29 @@ impl RegionTable {
         self.gather(segment).map(|bytes| bytes.append_to(into)).is_some()
     }
 
-    /// Append a copy of the packed bytes of rows, `len` of them from `start` on. `false`: some cannot be gathered, now or at all; what was appended
-    /// then is to be forgotten.
+    /// Hand `take` the packed bytes of rows, `len` of them from `start` on, row by row. `false`: some cannot be gathered, now or at all, or were
+    /// not taken; what was taken before is to be forgotten.
     #[must_use]
-    pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, into: &mut Vec<u8>) -> bool {
+    pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, mut take: impl FnMut(&[u8]) -> bool) -> bool {
         let Rows { region, block } = rows;
-        if start.checked_add(len).is_none_or(|end| end > rows.len()) {
-            return false;
-        }
-        let Some(entry) = self.entry(*region) else { return false };
+        let inside = start.checked_add(len).is_some_and(|end| end <= rows.len());
+        let Some(entry) = self.entry(*region).filter(|_| inside) else { return false };
         let mut pieces = block.pieces(start, len);
         if entry.lost.is_some() {
             // Of what lies between the rows nothing needs to be present.
-            return pieces
-                .all(|piece| self.pack(&Segment { region: *region, offset: piece.offset, len: piece.len as u64 }, into));
+            return pieces.all(|piece| {
+                let row = Segment { region: *region, offset: piece.offset, len: piece.len as u64 };
+                self.gather(&row).is_some_and(|row| row.with_bytes(&mut take))
+            });
         }
         let hull = block.hull().and_then(|len| entry.region.lend(block.offset, len).ok());
-        let Some(hull) = hull else { return false };
-        pieces.all(|piece| {
-            let begin = usize::try_from(piece.offset - block.offset).unwrap_or(usize::MAX);
-            hull.append_range(begin..begin.saturating_add(piece.len), into)
+        hull.is_some_and(|hull| {
+            hull.with_bytes(|hull| {
+                pieces.all(|piece| {
+                    let begin = usize::try_from(piece.offset - block.offset).unwrap_or(usize::MAX);
+                    hull.get(begin..begin.saturating_add(piece.len)).is_some_and(&mut take)
+                })
+            })
         })
     }
 }
