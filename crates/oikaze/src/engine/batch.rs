@@ -84,6 +84,11 @@ impl Batch {
         Some(&mut self.bytes)
     }
 
+    /// Bytes of the next datagram so far.
+    pub fn begun(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
     /// Append payload to the next datagram, as `fill` does, if it can.
     pub fn pack(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         let begin = self.bytes.len();

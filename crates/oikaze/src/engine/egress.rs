@@ -10,7 +10,7 @@ use oikaze_os::link::{Link, TooBig};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE};
+use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE, TAG_MAX};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Lane, PerLane};
 
@@ -109,16 +109,21 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Write one datagram of a lane to a peer that has one due: its bytes (0 if it was lost here). `None`: it has none.
     fn write_one(&mut self, rank: Rank, lane: Lane, now: Time) -> Option<usize> {
-        let Self { peers, memory, egress, handshake_seal, checksum, .. } = self;
+        let Self { peers, memory, egress, link, handshake_seal, checksum, .. } = self;
         let egress = &mut egress[lane];
         let peer = peers.get_mut(rank)?;
-        let transmit = peer.connection.transmit_by(lane, now, egress.next()?);
+        let mut transmit = peer.connection.transmit_by(lane, now, egress.next()?);
         // Looked at where it is: a move would wait for what was just stored in parts.
-        let transmit = transmit.as_ref()?;
+        let transmit = transmit.as_mut()?;
         let Some(to) = peer.addresses.get(usize::from(transmit.path)) else { return Some(0) };
+        let len = transmit.payload.as_ref().map_or(0, |segment| segment.len as usize);
+        let short = transmit.short && link.has_short_way(*to, egress.begun() + len + TAG_MAX);
+        if short {
+            (transmit.port, transmit.lane) = (None, Lane::Small);
+        }
         // Sealed where it is, a payload that others write meanwhile may be another one when the kernel copies it: it would not arrive as
-        // long as they do. So what has not arrived is copied first (WIND-5.5), as rows are, which are in no one place.
-        let copied = transmit.payload.as_ref().filter(|_| transmit.again || transmit.rows.is_some());
+        // long as they do. So what has not arrived is copied first (WIND-5.5), as rows are, which are in no one place, and what is to be in one piece.
+        let copied = transmit.payload.as_ref().filter(|_| short || transmit.again || transmit.rows.is_some());
         if let Some(segment) = copied {
             let packed = egress.pack(|bytes| match &transmit.rows {
                 Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, |row| {

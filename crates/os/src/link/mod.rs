@@ -150,6 +150,12 @@ pub trait Link: Send {
         false
     }
 
+    /// Do a few datagrams of so many bytes get to this peer sooner if each is in one piece here, and goes to the port for what is small?
+    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
+        let _ = (to, len);
+        false
+    }
+
     /// Bytes that may wait to be received before some are lost.
     fn receive_buffer(&self) -> usize;
 
@@ -213,6 +219,9 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
     fn prefers_pages(&self, to: IpAddr) -> bool {
         (**self).prefers_pages(to)
+    }
+    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
+        (**self).has_short_way(to, len)
     }
     fn receive_buffer(&self) -> usize {
         (**self).receive_buffer()

@@ -137,6 +137,8 @@ pub struct Transmit {
     pub lane: Lane,
     /// The port it goes to, if not that of the address.
     pub port: Option<u16>,
+    /// Part of a short message's bulk, while there is little else: it may go to the port of the address, as what is small does (WIND-8.9).
+    pub short: bool,
     /// Sealed with the job's MAC instead of the connection's seal.
     pub handshake: bool,
 }

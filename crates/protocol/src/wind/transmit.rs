@@ -5,7 +5,7 @@ use super::arrivals::Ranges;
 use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::outgoing::{Outgoing, Piece, Stage};
-use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX};
+use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
 use crate::wire::{
     Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
@@ -64,7 +64,16 @@ impl Connection {
             if self.handshake.has_due(now) {
                 let path = self.handshake.transmit(now, into)?;
                 self.statistics.handshakes_sent += 1;
-                return Some(Transmit { payload: None, rows: None, again: false, path, lane, port: None, handshake: true });
+                return Some(Transmit {
+                    payload: None,
+                    rows: None,
+                    again: false,
+                    path,
+                    lane,
+                    port: None,
+                    short: false,
+                    handshake: true,
+                });
             }
         }
         if self.phase != Phase::Open || !self.handshake.is_established() {
@@ -72,7 +81,7 @@ impl Connection {
         }
         let path = self.handshake.path?;
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
-        let (mut payload, mut rows, mut again) = (None, None, false);
+        let (mut payload, mut rows, mut again, mut short) = (None, None, false, false);
         match self.turn(lane, now)? {
             Turn::Small => self.write_small(now, into, true),
             Turn::Control => self.write_control(lane, now, into),
@@ -80,11 +89,18 @@ impl Connection {
                 let piece = self.outbox.peek_bulk()?;
                 (payload, rows) = self.outbox.source_of(&piece);
                 again = piece.again;
+                short = self.is_short(&piece);
                 self.write_bulk(now, into, &piece, payload.is_none());
             }
             Turn::Size => self.write_size_probe(lane, now, into),
         }
-        Some(Transmit { payload, rows, again, path, lane, port, handshake: false })
+        Some(Transmit { payload, rows, again, path, lane, port, short, handshake: false })
+    }
+
+    /// Is little under way by the bulk lane, with this piece's whole message?
+    fn is_short(&self, piece: &Piece) -> bool {
+        let flying = self.sending.bulk.flight.in_flight();
+        flying <= SHORT_WAY_MAX && self.outbox.get(piece.number).is_some_and(|message| message.len <= SHORT_WAY_MAX)
     }
 
     fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
@@ -335,7 +351,16 @@ impl Connection {
             self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, &mut builder, None, false);
-        Some(Transmit { payload: None, rows: None, again: false, path, lane: Lane::Small, port: None, handshake: false })
+        Some(Transmit {
+            payload: None,
+            rows: None,
+            again: false,
+            path,
+            lane: Lane::Small,
+            port: None,
+            short: false,
+            handshake: false,
+        })
     }
 }
 

@@ -174,6 +174,10 @@ impl<L: Link> Link for Fault<L> {
         self.inner.prefers_pages(to)
     }
 
+    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
+        self.inner.has_short_way(to, len)
+    }
+
     fn receive_buffer(&self) -> usize {
         self.inner.receive_buffer()
     }

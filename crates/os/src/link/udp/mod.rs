@@ -193,11 +193,11 @@ impl UdpLink {
     fn send_run(&mut self, batch: &[Outgoing<'_>]) -> io::Result<ControlFlow<(), usize>> {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
         let route = self.route(*first.to, first.lane);
-        if let (Route::Connected(Lane::Small, own), [one, rest @ ..]) = (route, batch)
-            && rest.first().is_none_or(|next| next.to != one.to)
-            && let Some(sent) = self.send_frame(own, one)
+        if let Route::Connected(Lane::Small, own) = route
+            && frames::are_few(batch.iter().take_while(|next| next.to == first.to))
+            && let Some(sent) = self.send_frame(own, first)
         {
-            return self.settle(core::slice::from_ref(one), sent);
+            return self.settle(core::slice::from_ref(first), sent);
         }
         let socket = match route {
             Route::Connected(lane, own) => self.connected[lane].sockets.get_mut(own).map(|connected| &mut connected.socket),
@@ -246,7 +246,7 @@ impl UdpLink {
         self.settle(run, sent)
     }
 
-    /// Send a lone small datagram past the socket of its peer; `None`: it is to go by the socket.
+    /// Send one of few small datagrams past the socket of its peer; `None`: it is to go by the socket.
     fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
         let connected = self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
         let sent = connected.frames.send(one.head, &connected.socket, &self.outlets)?;
@@ -368,6 +368,14 @@ impl Link for UdpLink {
 
     fn prefers_pages(&self, to: IpAddr) -> bool {
         self.splice.as_ref().is_some_and(|splice| splice.state() == Offload::On) && self.connected.bulk.may_have(to)
+    }
+
+    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
+        if self.early.is_none() || self.without.frames {
+            return false;
+        }
+        let own = self.note(to, Lane::Small).and_then(|own| self.connected.small.sockets.get_mut(own));
+        own.is_some_and(|connected| connected.frames.may_take(len))
     }
 
     fn receive_buffer(&self) -> usize {
