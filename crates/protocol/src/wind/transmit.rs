@@ -97,10 +97,10 @@ impl Connection {
         Some(Transmit { payload, rows, again, path, lane, port, short, handshake: false })
     }
 
-    /// Is little under way by the bulk lane, with this piece's whole message?
+    /// Is little under way by the bulk lane, with this piece's whole message? One may have arrived that is not known to have yet (WIND-3.11).
     fn is_short(&self, piece: &Piece) -> bool {
         let flying = self.sending.bulk.flight.in_flight();
-        flying <= SHORT_WAY_MAX && self.outbox.get(piece.number).is_some_and(|message| message.len <= SHORT_WAY_MAX)
+        flying <= 2 * SHORT_WAY_MAX && self.outbox.get(piece.number).is_some_and(|message| message.len <= SHORT_WAY_MAX)
     }
 
     fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {

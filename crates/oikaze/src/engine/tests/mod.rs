@@ -90,6 +90,32 @@ fn a_peer_with_too_much_in_flight_is_not_dead_to_coherence() {
     assert_eq!(barrier.outcome(), None, "it waits until there is room");
 }
 
+/// WIND-8.9, and what takes it is whole where the link finds it.
+#[test]
+fn a_short_message_in_fragments_takes_the_short_way() {
+    let (mut a, mut b, mut now) = pair();
+    a.engine.link_mut().short_way = Some(0);
+    let (source, target) = (Region::zeroed(1 << 20).unwrap(), Region::zeroed(1 << 20).unwrap());
+    source.fill(0, 1 << 20, 5).unwrap();
+    let here = a.engine.memory().insert_local(source).unwrap();
+    let there = b.engine.memory().insert(target.clone(), Rights::ALL).unwrap();
+    for (len, short) in [(4096, 3), (8192, 3 + 7), (1 << 20, 3 + 7)] {
+        let body = Body::Segment(Segment { region: here, offset: 0, len });
+        let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
+        for _ in 0..1000 {
+            if put.is_done() {
+                break;
+            }
+            now = step(now);
+            a.turn(now);
+            b.turn(now);
+        }
+        assert!(matches!(put.outcome(), Some(Ok(_))), "{:?}", put.outcome());
+        assert_eq!(a.engine.link_mut().short_way, Some(short), "after {len} bytes");
+        target.with_bytes(0, len, |bytes| assert!(bytes.iter().all(|byte| *byte == 5))).unwrap();
+    }
+}
+
 /// WIND-5.5: memory that somebody writes all the time is read all the same (MEM-4.7).
 #[test]
 fn what_is_written_while_it_is_sent_arrives() {

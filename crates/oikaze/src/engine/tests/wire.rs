@@ -5,6 +5,7 @@ use oikaze_os::link::{Arrival, Foreseen, LocalAddress, Outgoing, Scattered, Sink
 use oikaze_os::memory::Region;
 use oikaze_protocol::limits::DATAGRAM_ETHERNET;
 use oikaze_protocol::wind::Lane;
+use oikaze_protocol::wire::View;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard};
@@ -24,6 +25,8 @@ pub(in crate::engine) struct Wire {
     pub(in crate::engine) scatters: bool,
     /// Datagrams that came to their place.
     pub(in crate::engine) in_place: usize,
+    /// If it has a short way: how many datagrams of bulk have taken it.
+    pub(in crate::engine) short_way: Option<usize>,
     /// Its first byte is another one whenever something is sent.
     pub(in crate::engine) changing: Option<Region>,
 }
@@ -61,6 +64,11 @@ impl Wire {
     }
 }
 
+/// By its header.
+fn is_bulk(datagram: &[u8]) -> bool {
+    View::parse(datagram).is_ok_and(|view| view.header().lane() == Lane::Bulk)
+}
+
 pub(in crate::engine) fn open<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
     queue.lock().unwrap()
 }
@@ -81,6 +89,10 @@ impl Link for Wire {
         }
         let taken = batch.iter().take_while(|datagram| !(self.full_of_bulk && datagram.lane == Lane::Bulk)).count();
         for datagram in &batch[..taken] {
+            if let Some(short) = self.short_way.as_mut().filter(|_| datagram.lane == Lane::Small && is_bulk(datagram.head)) {
+                assert!(datagram.payload.is_empty(), "it is not in one piece");
+                *short += 1;
+            }
             let mut bytes = datagram.head.to_vec();
             datagram.payload.append_to(&mut bytes);
             bytes.extend_from_slice(datagram.tag);
@@ -113,6 +125,9 @@ impl Link for Wire {
     }
     fn datagram_max(&self) -> usize {
         usize::from(DATAGRAM_ETHERNET)
+    }
+    fn has_short_way(&mut self, _: SocketAddr, _: usize) -> bool {
+        self.short_way.is_some()
     }
     fn receive_buffer(&self) -> usize {
         1 << 20

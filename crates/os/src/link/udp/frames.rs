@@ -23,7 +23,7 @@ const FRAME_MAX: usize = 2048;
 const UNHEARD_TIME: Duration = Duration::from_millis(5);
 const UNHEARD_MAX: u32 = 16;
 /// So many to one peer go sooner each by itself than cut from one by the kernel, and joined again: a message of 8 KiB at an MTU of 1500.
-const FEW: usize = 6;
+const FEW: usize = 7;
 /// While a peer is not heard, what could go so goes to its port for what is small once in so many times, by the socket: then it may be heard.
 const TRIED: u32 = 16;
 /// So often the socket is used all the same, for firewalls forget a conversation that they do not see; and the kernel asked whether it would still

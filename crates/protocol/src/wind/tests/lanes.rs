@@ -3,9 +3,10 @@
 use super::channel::Faults;
 use super::packing::{established, is_small, message, send};
 use super::world::World;
-use crate::limits::ACK_DELAY;
+use crate::limits::{ACK_DELAY, SHORT_WAY_MAX};
 use crate::wind::*;
 use crate::wire::View;
+use alloc::vec::Vec;
 
 /// WIND-6.1: a full window of bulk holds back nothing that is small, nor the other way round.
 #[test]
@@ -31,6 +32,23 @@ fn neither_lane_waits_for_the_others_window() {
     let statistics = world.nodes[0].connection.statistics();
     assert_eq!(statistics.lost_by_reordering + statistics.lost_by_time, 0);
     assert_eq!(world.nodes[0].connection.snapshot().datagrams_in_flight, bulk.len());
+}
+
+/// WIND-8.9: as long as there is little of it, and not of a long one.
+#[test]
+fn short_messages_may_take_the_short_way() {
+    let mut world = established(Settings::default());
+    let now = world.now;
+    let mut went = |len: u64| {
+        let connection = &mut world.nodes[0].connection;
+        connection.post(now, message(Class::Unordered, len, len)).unwrap();
+        let next = || connection.transmit_by(Lane::Bulk, now, &mut Vec::new()).map(|transmit| transmit.short);
+        core::iter::from_fn(next).collect::<Vec<_>>()
+    };
+    assert_eq!(went(4096), [true; 3]);
+    assert_eq!(went(SHORT_WAY_MAX), [true; 7]);
+    assert!(!went(SHORT_WAY_MAX + 1).contains(&true));
+    assert!(!went(4096).contains(&true), "more than twice as much is in flight");
 }
 
 /// WIND-8.9.
