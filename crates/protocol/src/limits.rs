@@ -27,7 +27,7 @@ pub const PAGES_MIN: u64 = 64 << 10;
 /// Whole pages in a datagram that goes without a copy, at most: of larger ones a call has room for too few.
 pub const PAGES_A_DATAGRAM: usize = 2;
 /// Bytes of a message's body that may go by the short way, if no more than that is under way by its lane: a longer one is better cut by the kernel.
-pub const SHORT_WAY_MAX: u64 = 8 << 10;
+pub const SHORT_WAY_MAX: u64 = 5 << 10;
 /// The largest message body.
 pub const BODY_MAX: u64 = 1 << 40;
 /// The most that offset, strides, and length with all gaps of a strided block may be, each: six bytes on the wire, and more than a process

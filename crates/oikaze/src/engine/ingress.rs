@@ -22,7 +22,7 @@ use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::congestion::Shares;
-use oikaze_protocol::wire::{Flags, Lane, Malformed, Seal, View};
+use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
 use std::io;
 use std::net::SocketAddr;
 
@@ -86,7 +86,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             bodies,
             received: 0,
             was_a_peers: false,
-            is_followed: false,
         };
         let outcome = look(link, &mut ingress);
         let received = ingress.received;
@@ -117,15 +116,13 @@ pub(super) struct Ingress<'e, P> {
     received: usize,
     /// The latest was.
     was_a_peers: bool,
-    /// It was one of several.
-    is_followed: bool,
 }
 
 impl<P: Pages> Ingress<'_, P> {
     /// A datagram, whole or in parts.
     fn datagram(&mut self, view: Result<View<'_>, Malformed>, from: SocketAddr, congested: bool) {
         self.received += 1;
-        (self.was_a_peers, self.is_followed) = (false, false);
+        self.was_a_peers = false;
         let now = self.now;
         let checked = view.map_err(|_| Dropped::Stranger).and_then(|view| {
             let (rank, path) = if view.is_handshake() {
@@ -141,9 +138,6 @@ impl<P: Pages> Ingress<'_, P> {
         };
         let Some(peer) = self.peers.touch(rank) else { return };
         self.was_a_peers = true;
-        // The last of what its sender has asks for an acknowledgement (WIND-3.5).
-        let header = view.header();
-        self.is_followed = header.lane() == Lane::Bulk && !header.flags.has(Flags::ACK_NOW);
         if congested {
             peer.connection.marked(view.header().lane());
         }
@@ -169,10 +163,6 @@ impl<P: Pages> Sink for Ingress<'_, P> {
 
     fn was_a_peers(&self) -> bool {
         self.was_a_peers
-    }
-
-    fn is_followed(&self) -> bool {
-        self.is_followed
     }
 
     fn foresee(&mut self) -> Option<Foreseen> {

@@ -43,11 +43,6 @@ pub trait Sink {
         false
     }
 
-    /// Does the one that was taken last say that others come right behind it?
-    fn is_followed(&self) -> bool {
-        false
-    }
-
     /// Bulk is about to be received: where would it belong? Asked again before each call that receives.
     fn foresee(&mut self) -> Option<Foreseen> {
         None

@@ -99,7 +99,7 @@ fn a_short_message_in_fragments_takes_the_short_way() {
     source.fill(0, 1 << 20, 5).unwrap();
     let here = a.engine.memory().insert_local(source).unwrap();
     let there = b.engine.memory().insert(target.clone(), Rights::ALL).unwrap();
-    for (len, short) in [(4096, 3), (8192, 3 + 7), (1 << 20, 3 + 7)] {
+    for (len, short) in [(4096, 3), (5120, 3 + 4), (1 << 20, 3 + 4)] {
         let body = Body::Segment(Segment { region: here, offset: 0, len });
         let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
         for _ in 0..1000 {

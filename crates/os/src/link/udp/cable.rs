@@ -250,7 +250,7 @@ fn a_few_datagrams_have_a_short_way() {
         ping_pong(&mut cable, 0, 200);
         assert_eq!(asked(&mut cable), 1000);
         assert!(!cable.at(0).has_short_way(ends[1], 2048), "too long for a frame");
-        for (count, by_frames) in [(1, true), (7, true), (8, false)] {
+        for (count, by_frames) in [(1, true), (4, true), (5, false)] {
             let before = frames(&cable)[0];
             let bytes = [7; 1400];
             let one = |_| Outgoing { to: &ends[1], lane: Lane::Small, head: &bytes, payload: &Gather::EMPTY, tag: &[] };

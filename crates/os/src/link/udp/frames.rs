@@ -5,15 +5,18 @@
 //! MTU: over tunnels and IPsec it would not. The interface's queues and rules for what leaves (tc, nftables' egress) are heeded; the
 //! firewall's rules for output have let the handshake pass, which goes by the socket (WIND-10.5), as does a datagram now and then.
 
+use super::UdpLink;
 use super::early::{ETHERNET_LEN, Way};
 use super::send::Sent;
 use super::socket::Socket;
 use crate::interfaces::{self, Probe};
-use crate::link::ip;
+use crate::link::{Outgoing, ip};
 use core::mem::size_of;
+use oikaze_protocol::wire::Lane;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -22,8 +25,8 @@ const FRAME_MAX: usize = 2048;
 /// A peer of whom nothing came early for so long after a frame, or for so many frames, may have moved.
 const UNHEARD_TIME: Duration = Duration::from_millis(5);
 const UNHEARD_MAX: u32 = 16;
-/// So many to one peer go sooner each by itself than cut from one by the kernel, and joined again: a message of 8 KiB at an MTU of 1500.
-const FEW: usize = 7;
+/// So many to one peer go sooner each by itself than cut from one by the kernel, and joined again: a message of 5 KiB at an MTU of 1500.
+const FEW: usize = 4;
 /// While a peer is not heard, what could go so goes to its port for what is small once in so many times, by the socket: then it may be heard.
 const TRIED: u32 = 16;
 /// So often the socket is used all the same, for firewalls forget a conversation that they do not see; and the kernel asked whether it would still
@@ -82,6 +85,25 @@ struct Open {
     frame: Box<[u8; FRAME_MAX]>,
     /// Bytes of the headers.
     headers: usize,
+}
+
+impl UdpLink {
+    /// Send one of few small datagrams past the socket of its peer; `None`: it is to go by the socket.
+    pub(super) fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
+        let connected = self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
+        let sent = connected.frames.send(one.head, &connected.socket, &self.outlets)?;
+        self.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
+        Some(sent)
+    }
+
+    /// Are a few datagrams of so many bytes likely to go so to this peer?
+    pub(super) fn may_send_frames(&mut self, to: SocketAddr, len: usize) -> bool {
+        if self.early.is_none() || self.without.frames {
+            return false;
+        }
+        let own = self.note(to, Lane::Small).and_then(|own| self.connected.small.sockets.get_mut(own));
+        own.is_some_and(|connected| connected.frames.may_take(len))
+    }
 }
 
 impl Frames {

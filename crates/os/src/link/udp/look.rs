@@ -2,7 +2,6 @@
 
 use super::super::sink::Sink;
 use super::connected::ConnectedSet;
-use super::early::Early;
 use super::foreseen::Guess;
 use super::receive::{BUFFER_LEN, BUFFERS};
 use super::{Socket, UdpLink};
@@ -102,16 +101,6 @@ impl Looks {
         since >= LOOK_ASIDE && (lull == 1 || lull > EXPECTED || since >= LOOK_ASIDE + PUT_OFF)
     }
 }
-/// As long as a look at a socket takes, unless something comes.
-fn wait_for(early: &Early) {
-    for _ in 0..LOOKS_AT_RING {
-        if !early.is_empty() {
-            break;
-        }
-        core::hint::spin_loop();
-    }
-}
-
 /// What a datagram counts for at least, however short: a look at bulk ends whatever comes.
 const COUNTED_LEAST: usize = 1024;
 
@@ -150,8 +139,8 @@ impl UdpLink {
         }
         for _ in 0..LOOKS_AT_ONCE {
             self.looks.count = self.looks.count.wrapping_add(1);
-            if let Some(early) = self.early.as_ref().filter(|_| self.looks.early) {
-                wait_for(early);
+            if self.looks.early {
+                self.wait_for_early();
             }
             let mut taken = self.look_at_early(sink);
             if taken == 0 && !self.looks.early {
@@ -164,24 +153,17 @@ impl UdpLink {
         Ok(0)
     }
 
-    /// What has come before the sockets got it, with what is said to come right behind.
+    /// What has come before the sockets got it.
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
         let (peers, outlets, frames) = (&mut self.connected.small, &mut self.outlets, !self.without.frames);
-        let mut taken = 0;
-        while taken < BURST && !early.is_empty() {
-            taken += early.take(BURST, &mut self.statistics, &mut |arrival, way| {
-                let from = arrival.from;
-                sink.take(arrival);
-                if frames && sink.was_a_peers() {
-                    peers.heard(from, way, outlets);
-                }
-            });
-            if !sink.is_followed() {
-                break;
+        let taken = early.take(BURST, &mut self.statistics, &mut |arrival, way| {
+            let from = arrival.from;
+            sink.take(arrival);
+            if frames && sink.was_a_peers() {
+                peers.heard(from, way, outlets);
             }
-            wait_for(early);
-        }
+        });
         if self.sleepers > 0 {
             early.settle();
         }
@@ -199,6 +181,17 @@ impl UdpLink {
     fn reopen(&mut self) {
         if let Some(early) = self.early.as_mut().filter(|early| self.sleepers == 0 && !early.is_open()) {
             early.open_gate();
+        }
+    }
+
+    /// As long as a look at a socket takes, unless something comes.
+    fn wait_for_early(&self) {
+        let Some(early) = &self.early else { return };
+        for _ in 0..LOOKS_AT_RING {
+            if !early.is_empty() {
+                break;
+            }
+            core::hint::spin_loop();
         }
     }
 

@@ -246,14 +246,6 @@ impl UdpLink {
         self.settle(run, sent)
     }
 
-    /// Send one of few small datagrams past the socket of its peer; `None`: it is to go by the socket.
-    fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
-        let connected = self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
-        let sent = connected.frames.send(one.head, &connected.socket, &self.outlets)?;
-        self.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
-        Some(sent)
-    }
-
     /// Give a peer a socket of its own in this lane, if that works.
     fn connect(&mut self, to: SocketAddr, lane: Lane) {
         let own = if lane == Lane::Bulk { &self.bulk } else { &self.sockets };
@@ -371,11 +363,7 @@ impl Link for UdpLink {
     }
 
     fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
-        if self.early.is_none() || self.without.frames {
-            return false;
-        }
-        let own = self.note(to, Lane::Small).and_then(|own| self.connected.small.sockets.get_mut(own));
-        own.is_some_and(|connected| connected.frames.may_take(len))
+        self.may_send_frames(to, len)
     }
 
     fn receive_buffer(&self) -> usize {
