@@ -26,7 +26,8 @@ pub const FRAGMENT_STEP: usize = 64;
 pub const PAGES_MIN: u64 = 64 << 10;
 /// Whole pages in a datagram that goes without a copy, at most: of larger ones a call has room for too few.
 pub const PAGES_A_DATAGRAM: usize = 2;
-/// Bytes of a message's body that may go by the short way, if no more than that is under way by its lane: a longer one is better cut by the kernel.
+/// Bytes of a message's body that may go by the short way, if no more than twice as much is under way by its lane: a longer one is cut as quickly by
+/// the kernel.
 pub const SHORT_WAY_MAX: u64 = 5 << 10;
 /// The largest message body.
 pub const BODY_MAX: u64 = 1 << 40;

@@ -126,10 +126,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let copied = transmit.payload.as_ref().filter(|_| short || transmit.again || transmit.rows.is_some());
         if let Some(segment) = copied {
             let packed = egress.pack(|bytes| match &transmit.rows {
-                Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, |row| {
-                    bytes.extend_from_slice(row);
-                    true
-                }),
+                Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),
                 None => memory.pack(segment, bytes),
             });
             return Some(if packed { egress.push(to, transmit, Gather::EMPTY, (handshake_seal, checksum)) } else { 0 });

@@ -142,3 +142,10 @@ pub struct Transmit {
     /// Sealed with the job's MAC instead of the connection's seal.
     pub handshake: bool,
 }
+
+impl Transmit {
+    /// A datagram of the small lane that is complete as it was appended.
+    pub(super) const fn small(path: u8, handshake: bool) -> Transmit {
+        Transmit { payload: None, rows: None, again: false, path, lane: Lane::Small, port: None, short: false, handshake }
+    }
+}

@@ -64,16 +64,7 @@ impl Connection {
             if self.handshake.has_due(now) {
                 let path = self.handshake.transmit(now, into)?;
                 self.statistics.handshakes_sent += 1;
-                return Some(Transmit {
-                    payload: None,
-                    rows: None,
-                    again: false,
-                    path,
-                    lane,
-                    port: None,
-                    short: false,
-                    handshake: true,
-                });
+                return Some(Transmit::small(path, true));
             }
         }
         if self.phase != Phase::Open || !self.handshake.is_established() {
@@ -351,16 +342,7 @@ impl Connection {
             self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, &mut builder, None, false);
-        Some(Transmit {
-            payload: None,
-            rows: None,
-            again: false,
-            path,
-            lane: Lane::Small,
-            port: None,
-            short: false,
-            handshake: false,
-        })
+        Some(Transmit::small(path, false))
     }
 }
 

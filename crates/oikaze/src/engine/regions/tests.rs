@@ -1,6 +1,6 @@
 //! Regions that end or change in the middle of what is done with them.
 
-use super::super::tests::{Node, open, pair, step};
+use super::super::tests::{Node, open, pair, run, step};
 use super::super::{Completion, Failure, Request, Value, tracked};
 use oikaze_os::memory::{Holder, Region, Registered};
 use oikaze_protocol::block::Block;
@@ -42,19 +42,6 @@ fn put_keeping(node: &mut Node, from: Registered, to: Registered, keep: Option<&
 fn get(node: &Node, from: Registered, into: Registered) -> Arc<Completion> {
     let into = Segment { region: into.slot, offset: 0, len: LEN };
     node.ask(Request::Get { from: 1, key: from.key, offset: 0, into })
-}
-
-/// Turns of both, until `until` says so at the end of one of `b`'s.
-fn run(a: &mut Node, b: &mut Node, now: &mut Time, mut until: impl FnMut(&mut Node) -> bool) {
-    for _ in 0..50_000 {
-        *now = step(*now);
-        a.engine.turn(*now);
-        b.engine.turn(*now);
-        if until(b) {
-            return;
-        }
-    }
-    panic!("it never ended");
 }
 
 fn ends_as(completion: &Completion, refusal: Refusal) {

@@ -75,6 +75,19 @@ pub(super) fn step(now: Time) -> Time {
     now + Duration::from_micros(100)
 }
 
+/// Turns of both, until `until` says so at the end of one of `b`'s.
+pub(super) fn run(a: &mut Node, b: &mut Node, now: &mut Time, mut until: impl FnMut(&mut Node) -> bool) {
+    for _ in 0..50_000 {
+        *now = step(*now);
+        a.engine.turn(*now);
+        b.engine.turn(*now);
+        if until(b) {
+            return;
+        }
+    }
+    panic!("it never ended");
+}
+
 fn put(to: Rank, key: u64) -> Request {
     Request::Put { to, key, offset: 64, body: Body::Inline(vec![0; 8]), signal: None }
 }
@@ -102,14 +115,7 @@ fn a_short_message_in_fragments_takes_the_short_way() {
     for (len, short) in [(4096, 3), (5120, 3 + 4), (1 << 20, 3 + 4)] {
         let body = Body::Segment(Segment { region: here, offset: 0, len });
         let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
-        for _ in 0..1000 {
-            if put.is_done() {
-                break;
-            }
-            now = step(now);
-            a.turn(now);
-            b.turn(now);
-        }
+        run(&mut a, &mut b, &mut now, |_| put.is_done());
         assert!(matches!(put.outcome(), Some(Ok(_))), "{:?}", put.outcome());
         assert_eq!(a.engine.link_mut().short_way, Some(short), "after {len} bytes");
         target.with_bytes(0, len, |bytes| assert!(bytes.iter().all(|byte| *byte == 5))).unwrap();
@@ -128,14 +134,7 @@ fn what_is_written_while_it_is_sent_arrives() {
     let here = a.engine.memory().insert_local(own.clone()).unwrap();
     b.engine.link_mut().changing = Some(source);
     let get = a.ask(Request::Get { from: 1, key: there.key, offset: 0, into: Segment { region: here, offset: 0, len: LEN } });
-    for _ in 0..10_000 {
-        if get.is_done() {
-            break;
-        }
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
-    }
+    run(&mut a, &mut b, &mut now, |_| get.is_done());
     assert!(matches!(get.outcome(), Some(Ok(_))), "{:?}", get.outcome());
     assert!(a.engine.counters().unsealed > 0, "nothing was written between seal and wire");
     let mut bytes = vec![0; LEN as usize];

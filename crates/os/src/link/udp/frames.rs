@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const FRAME_MAX: usize = 2048;
 /// A peer of whom nothing came early for so long after a frame, or for so many frames, may have moved.
 const UNHEARD_TIME: Duration = Duration::from_millis(5);
-const UNHEARD_MAX: u32 = 16;
+const UNHEARD_MAX: u32 = 8;
 /// So many to one peer go sooner each by itself than cut from one by the kernel, and joined again: a message of 5 KiB at an MTU of 1500.
 const FEW: usize = 4;
 /// While a peer is not heard, what could go so goes to its port for what is small once in so many times, by the socket: then it may be heard.

@@ -10,27 +10,25 @@ impl RegionTable {
         self.gather(segment).map(|bytes| bytes.append_to(into)).is_some()
     }
 
-    /// Hand `take` the packed bytes of rows, `len` of them from `start` on, row by row. `false`: some cannot be gathered, now or at all, or were
-    /// not taken; what was taken before is to be forgotten.
+    /// Append the packed bytes of rows, `len` of them from `start` on. `false`: some cannot be gathered, now or at all; what was appended then is to
+    /// be forgotten.
     #[must_use]
-    pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, mut take: impl FnMut(&[u8]) -> bool) -> bool {
+    pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, into: &mut Vec<u8>) -> bool {
         let Rows { region, block } = rows;
         let inside = start.checked_add(len).is_some_and(|end| end <= rows.len());
         let Some(entry) = self.entry(*region).filter(|_| inside) else { return false };
         let mut pieces = block.pieces(start, len);
         if entry.lost.is_some() {
             // Of what lies between the rows nothing needs to be present.
-            return pieces.all(|piece| {
-                let row = Segment { region: *region, offset: piece.offset, len: piece.len as u64 };
-                self.gather(&row).is_some_and(|row| row.with_bytes(&mut take))
-            });
+            return pieces
+                .all(|piece| self.pack(&Segment { region: *region, offset: piece.offset, len: piece.len as u64 }, into));
         }
         let hull = block.hull().and_then(|len| entry.region.lend(block.offset, len).ok());
         hull.is_some_and(|hull| {
             hull.with_bytes(|hull| {
                 pieces.all(|piece| {
                     let begin = usize::try_from(piece.offset - block.offset).unwrap_or(usize::MAX);
-                    hull.get(begin..begin.saturating_add(piece.len)).is_some_and(&mut take)
+                    hull.get(begin..begin.saturating_add(piece.len)).map(|row| into.extend_from_slice(row)).is_some()
                 })
             })
         })
