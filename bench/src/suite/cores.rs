@@ -67,6 +67,7 @@ impl Cores {
                 self.seen.push(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX));
                 return Ok(found);
             }
+            eprintln!("measuring again: the hypervisor has moved the cores ({} ns before, {} ns after)", before.as_nanos(), after.as_nanos());
         }
     }
 
@@ -101,7 +102,9 @@ impl Cores {
 
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Some(least), Some(most)) = (self.seen.iter().min(), self.seen.iter().max()) else { return Ok(()) };
+        let (Some(least), Some(most)) = (self.seen.iter().min(), self.seen.iter().max()) else {
+            return write!(f, "How far apart the hosts' cores were is not known, as no measurement came to its end.");
+        };
         let near = self.seen.iter().filter(|time| is_near(Duration::from_nanos(**time))).count();
         write!(f, "A cache line took {least} to {most} ns from one host's core to the other's; ")?;
         write!(f, "{near} measurements with a cache in common, {} without", self.seen.len() - near)?;

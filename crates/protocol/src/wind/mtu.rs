@@ -120,6 +120,13 @@ impl Mtu {
         now >= self.next_probe && self.in_flight.is_none()
     }
 
+    /// From when on larger datagrams may be tried again, if nothing else comes before (WIND-8.7).
+    #[inline]
+    pub fn raise_time(&self) -> Option<Time> {
+        let waits = self.care == Care::None && matches!(self.search, Search::Closed) && self.in_flight.is_none();
+        (waits && self.raise_at != NEVER).then_some(self.raise_at)
+    }
+
     /// A size probe is about to go; of what size.
     pub fn probe(&mut self) -> usize {
         let size = match self.search {

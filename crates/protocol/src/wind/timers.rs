@@ -33,6 +33,9 @@ impl Connection {
         if self.outbox.has_bulk() {
             consider(self.sending.bulk.pace_time());
         }
+        if self.sending.both().iter().any(|sending| !sending.flight.is_empty()) {
+            consider(self.mtu.raise_time());
+        }
         if self.outbox.is_blocked() {
             consider(Some(self.credit_ask));
         }

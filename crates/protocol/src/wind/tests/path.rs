@@ -4,6 +4,7 @@ use super::channel::{Faults, Random};
 use super::messages::exchange_on;
 use super::world::{Node, Words, World, body};
 use crate::limits::DATAGRAM_MIN;
+use crate::time::Time;
 use crate::wind::*;
 use core::time::Duration;
 use std::vec::Vec;
@@ -312,6 +313,23 @@ fn a_lost_size_probe_that_nothing_follows_is_decided() {
     let now = world.now;
     world.nodes[0].connection.post(now, message(3, 8)).unwrap();
     world.run(|world| statistics(world).size_probes_sent == before + 2);
+}
+
+/// WIND-8.7: a size probe that time makes due while something is in flight is a deadline as any other.
+#[test]
+fn a_larger_size_is_tried_again_in_time() {
+    let mut world = World::established(jumbo(), Faults::default(), 1);
+    world.run(World::is_idle);
+    let (now, path) = (world.now, world.nodes[0].connection.path().unwrap());
+    world.nodes[0].connection.too_big(now, path, ETHERNET);
+    let raise = world.nodes[0].connection.mtu.raise_time().unwrap();
+    let (now, connection) = (Time(raise.0 - 10_000), &mut world.nodes[0].connection);
+    connection.timeout(now);
+    connection.post(now, message(1, 8)).unwrap();
+    while connection.transmit(now, &mut Vec::new()).is_some() {}
+    assert!(!connection.lane_has_due(Lane::Small, now), "nothing is due before {raise:?}");
+    assert!(connection.lane_has_due(Lane::Small, raise));
+    assert!(connection.next_timeout() <= Some(raise), "nobody would look before {:?}", connection.next_timeout());
 }
 
 /// WIND-2.5: if that leaves little empty.
