@@ -67,7 +67,11 @@ impl Cores {
                 self.seen.push(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX));
                 return Ok(found);
             }
-            eprintln!("measuring again: the hypervisor has moved the cores ({} ns before, {} ns after)", before.as_nanos(), after.as_nanos());
+            eprintln!(
+                "measuring again: the hypervisor has moved the cores ({} ns before, {} ns after)",
+                before.as_nanos(),
+                after.as_nanos()
+            );
         }
     }
 

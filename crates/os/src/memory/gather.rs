@@ -39,6 +39,13 @@ impl Gather {
         self.len == 0
     }
 
+    /// May the network read the bytes after this is gone, whatever they are by then (WIND-5.5)? Not what is lent, whose scope's end is to be the
+    /// end of that, nor pages of a shared array, which its home writes at any time.
+    #[must_use]
+    pub fn may_be_read_late(&self) -> bool {
+        self.hold.as_ref().is_some_and(Hold::may_be_read_late)
+    }
+
     /// Address for an iovec. Not to be used after this value is gone.
     pub(crate) fn as_ptr(&self) -> *const u8 {
         debug_assert!(self.hold.is_some() || self.len == 0);

@@ -217,6 +217,11 @@ impl Region {
         }
     }
 
+    /// See [`Gather::may_be_read_late`](super::Gather::may_be_read_late).
+    pub(super) fn may_be_read_late(&self) -> bool {
+        !matches!(self.kind(), RegionKind::Borrowed | RegionKind::Alias)
+    }
+
     /// What the memory itself can grant: everything, or reading alone if it was lent for reading.
     #[must_use]
     pub fn rights(&self) -> Rights {

@@ -211,9 +211,7 @@ impl UdpLink {
         };
         let cut = socket.gso && self.refusals.allow(first.to.ip());
         let run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
-        let spliced = self.splice.as_mut().and_then(|splice| splice.send(socket, run));
-        let was_spliced = spliced.is_some();
-        let (mut run, mut sent) = spliced.unwrap_or_else(|| (run, send::send(socket, run)));
+        let (mut run, mut sent, was_spliced) = splice::send_or_copy(self.splice.as_mut(), socket, run);
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
             // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
             let doubt = matches!(sent, Sent::Unfit);

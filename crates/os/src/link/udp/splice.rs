@@ -11,7 +11,7 @@ pub(super) mod tests;
 
 use super::super::{Offload, Outgoing};
 use super::receive::last_error;
-use super::send::{Pieces, Sent, uninterrupted};
+use super::send::{self, Pieces, Sent, uninterrupted};
 use super::socket::Socket;
 use crate::memory::mapping::Mapping;
 use crate::probe::kernel_version;
@@ -41,6 +41,34 @@ pub(super) struct Splice {
     sent: u64,
 }
 
+/// Send the beginning of a run without a copy, if that is something for it, else all of it: what was tried, what became of it, and whether it
+/// was without a copy.
+pub(super) fn send_or_copy<'r, 'a>(
+    mut splice: Option<&mut Splice>,
+    socket: &mut Socket,
+    run: &'r [Outgoing<'a>],
+) -> (&'r [Outgoing<'a>], Sent, bool) {
+    let spliced = splice.as_mut().and_then(|splice| splice.send(socket, run));
+    let (run, refused) = match spliced {
+        None => (run, false),
+        Some(Spliced::Done(run, sent)) => return (run, sent, true),
+        Some(Spliced::Refused(run)) => (run, true),
+    };
+    let sent = send::send(socket, run);
+    if let (true, Sent::Whole, Some(splice)) = (refused, &sent, splice) {
+        splice.failed();
+    }
+    (run, sent, false)
+}
+
+/// The first datagrams of a run that were tried so.
+enum Spliced<'r, 'a> {
+    /// And what became of them.
+    Done(&'r [Outgoing<'a>], Sent),
+    /// They are to be copied: that tells whether it is due to what is sent, or to how.
+    Refused(&'r [Outgoing<'a>]),
+}
+
 impl Splice {
     pub(super) fn open() -> Result<Splice, Errno> {
         if kernel_version().is_none_or(|version| version < OLDEST) {
@@ -59,17 +87,17 @@ impl Splice {
         (self.sent, self.state())
     }
 
-    /// Send the first datagrams of a run: these, and what became of them. `None`: they are to be copied.
-    pub(super) fn send<'r, 'a>(&mut self, socket: &mut Socket, run: &'r [Outgoing<'a>]) -> Option<(&'r [Outgoing<'a>], Sent)> {
+    /// Send the first datagrams of a run. `None`: this is nothing for them.
+    fn send<'r, 'a>(&mut self, socket: &mut Socket, run: &'r [Outgoing<'a>]) -> Option<Spliced<'r, 'a>> {
         let run = run.get(..fitting(run)).filter(|run| run.len() >= WORTH_IT)?;
         if self.state() != Offload::On || socket.peer.is_none() || socket.segment(run.first()?.len()).is_err() {
             return None;
         }
         let (total, pieces) = (run.iter().map(Outgoing::len).sum(), self.heads.pieces(run)?);
         if self.take(&pieces) != Ok(total) {
-            // A pipe without the usual room, or memory that is there no more, of which the copy has to tell.
-            self.failed();
-            return None;
+            // A pipe without the usual room, or memory that is there no more.
+            self.empty();
+            return Some(Spliced::Refused(run));
         }
         let sent = uninterrupted(|| match splice(&self.pipe.0, None, &socket.fd, None, total, SpliceFlags::NONBLOCK) {
             Ok(less) if less != total => Err(Errno::IO),
@@ -81,19 +109,22 @@ impl Splice {
                 self.failures = 0;
             }
             Sent::NoRoom | Sent::TooBig => self.empty(),
-            // The copy tells whether that is due to what is sent, or to how.
-            Sent::Unfit | Sent::Unreachable | Sent::Broken(_) => {
-                self.failed();
+            Sent::Unfit | Sent::Broken(_) => {
+                self.empty();
+                return Some(Spliced::Refused(run));
+            }
+            // Most likely of what went before: nothing speaks against this.
+            Sent::Unreachable => {
+                self.empty();
                 return None;
             }
         }
-        Some((run, sent))
+        Some(Spliced::Done(run, sent))
     }
 
-    /// It was refused though a copy was not, as far as is known.
+    /// It was refused though a copy was not.
     pub(super) fn failed(&mut self) {
         self.failures += 1;
-        self.empty();
     }
 
     /// What was not sent must not stand before what is sent next.
@@ -111,7 +142,7 @@ impl Splice {
     }
 }
 
-/// How many of the first datagrams fit into one call, and have whole pages of payload.
+/// How many of the first datagrams fit into one call, and have whole pages of payload that may be read late.
 fn fitting(run: &[Outgoing<'_>]) -> usize {
     let page = rustix::param::page_size();
     // A tag and the head behind it are one.
@@ -119,7 +150,7 @@ fn fitting(run: &[Outgoing<'_>]) -> usize {
     let fits = |Outgoing { payload, .. }: &&Outgoing<'_>| {
         pieces += payload.len() / page + 1;
         let whole = !payload.is_empty() && payload.len() % page == 0 && payload.as_ptr().addr() % page == 0;
-        whole && pieces <= PIECES_MAX
+        whole && payload.may_be_read_late() && pieces <= PIECES_MAX
     };
     run.iter().take_while(fits).count()
 }

@@ -137,6 +137,10 @@ pub(in crate::memory) struct Hold {
 }
 
 impl Hold {
+    pub(in crate::memory) fn may_be_read_late(&self) -> bool {
+        self.region.may_be_read_late()
+    }
+
     /// Could these be two regions of one memory, at other addresses? Of files and shared memory there are other mappings, of which a program can
     /// lend one.
     pub(in crate::memory) fn may_be_also(&self, other: &Hold) -> bool {

@@ -251,16 +251,11 @@ impl RegionTable {
         Some(Gather::new(at, usize::try_from(segment.len).ok()?, hold))
     }
 
-    /// Does this begin with a page, which the network may read until it has gone? Not what is lent, whose scope's end is to be the end of that,
-    /// nor a page of a shared array, which its home writes at any time.
+    /// Does this begin with a page, of memory that [may be read late](Gather::may_be_read_late)?
     #[must_use]
     pub fn begins_with_page(&self, segment: &Segment) -> bool {
-        let passes = |region: &&Region| !matches!(region.kind(), RegionKind::Borrowed | RegionKind::Alias);
-        let begin = self
-            .entry(segment.region)
-            .map(|entry| &entry.region)
-            .filter(passes)
-            .and_then(|region| region.hold(segment.offset, segment.len).ok());
+        let region = self.entry(segment.region).map(|entry| &entry.region).filter(|region| region.may_be_read_late());
+        let begin = region.and_then(|region| region.hold(segment.offset, segment.len).ok());
         begin.is_some_and(|(at, _)| at.addr().get() % PAGE == 0)
     }
 

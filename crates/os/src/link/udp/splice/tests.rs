@@ -7,6 +7,7 @@ use crate::without::Without;
 use oikaze_protocol::wind::Segment;
 use oikaze_protocol::wire::Lane;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 const PAGE: usize = oikaze_protocol::limits::PAGE;
 /// Of a datagram at MTU 9000.
@@ -100,6 +101,40 @@ fn only_whole_pages_are_spliced() {
             assert!(take(&mut to, 5).into_iter().all(|(_, bytes)| bytes.len() == len + 7));
         }
         assert_eq!(from.statistics().spliced, 0, "{len} bytes at {offset}");
+    }
+}
+
+/// So many runs of five payloads, which were filled with a byte each time; how many datagrams were spliced.
+fn runs_of(region: Region, len: usize) -> u64 {
+    let (mut from, mut to, at) = links("");
+    let mut table = RegionTable::new();
+    let slot = table.insert_local(region.clone()).unwrap();
+    let gather = |at: usize| table.gather(&Segment { region: slot, offset: (at * len) as u64, len: len as u64 }).unwrap();
+    let payloads: Vec<_> = (0..5).map(gather).collect();
+    for batch in 0..200_u8 {
+        region.fill(0, region.len() as u64, batch).unwrap();
+        let one = |payload| Outgoing { to: &at, lane: Lane::Bulk, head: b"head", payload, tag: b"tag" };
+        let run: Vec<_> = payloads.iter().map(one).collect();
+        assert_eq!(from.send(&run).unwrap(), 5);
+        let want = [b"head", &vec![batch; len][..], b"tag"].concat();
+        assert!(take(&mut to, 5).into_iter().all(|(_, bytes)| bytes == want), "batch {batch}");
+    }
+    from.statistics().spliced
+}
+
+/// WIND-5.5: the end of a scope is to be the end of all that reads what it lent, and a shared array's pages are written at any time.
+#[test]
+fn what_is_lent_and_what_is_shared_by_an_array_is_copied() {
+    for len in [PAGE, PAYLOAD] {
+        assert!(runs_of(Region::private(5 * len).unwrap(), len) > 0);
+        let array = Arc::new(Mapping::anonymous(5 * len).unwrap());
+        // SAFETY: all bytes of the mapping, which the region keeps.
+        let alias = unsafe { Region::from_alias(array.clone(), array.base(), 5 * len) };
+        assert_eq!(runs_of(alias, len), 0, "an array's pages of {len} bytes");
+        let mut memory = vec![0_u8; 6 * len];
+        let begin = memory.as_ptr().align_offset(PAGE);
+        let pages = &mut memory[begin..begin + 5 * len];
+        assert_eq!(crate::memory::scope(|scope| runs_of(scope.borrow_mut(pages), len)), 0, "{len} bytes that were lent");
     }
 }
 
