@@ -9,6 +9,8 @@ use oikaze_os::neighbour::{Gift, Grants, Mapped, Said, to_give};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Death;
 use rustix::fd::AsFd;
 use std::sync::{Arc, Weak};
 
@@ -120,8 +122,20 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Is a neighbour in the middle of reaching this memory that is let in no more, under whatever number, one that means nothing any more too?
     #[must_use]
     pub fn is_reached(&self, region: &Region) -> bool {
-        let inside = |rank: &Rank| self.peers.neighbour(*rank).map(|neighbour| neighbour.pair.grants.is_inside(region));
-        self.neighbours.ranks.iter().any(|rank| inside(rank).unwrap_or(false))
+        self.neighbours.ranks.iter().any(|rank| self.is_inside(*rank, region))
+    }
+
+    fn is_inside(&self, rank: Rank, region: &Region) -> bool {
+        self.peers.neighbour(rank).is_some_and(|neighbour| neighbour.pair.grants.is_inside(region))
+    }
+
+    /// Give up whom [`Engine::is_reached`] means, once they have been waited for the failure time: no copy takes that long (MEM-18.6).
+    pub fn give_up_who_reaches(&mut self, region: &Region, now: Time) {
+        for rank in self.neighbours.ranks.clone() {
+            if self.is_inside(rank, region) {
+                self.end_neighbour(rank, Death::Stuck, now);
+            }
+        }
     }
 
     /// Is somebody in the middle of reaching this memory whom nobody waits for (MEM-18.6)?

@@ -72,6 +72,7 @@ use peers::Peers;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How an engine is set up.
 pub struct Setup {
@@ -157,6 +158,8 @@ pub struct Engine<L, P> {
     deaths: VecDeque<(Rank, Death)>,
     notices: Vec<String>,
     counters: Counters,
+    /// Peers of which nothing is heard for so long are given up.
+    failure_time: Duration,
     door: ingress::Door,
     foresight: foresight::Foresight,
     /// When the latest turn began.
@@ -231,6 +234,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             deaths: VecDeque::new(),
             notices: Vec::new(),
             counters: Counters::default(),
+            failure_time: settings.failure_time,
             door: ingress::Door::new(now),
             foresight: foresight::Foresight::default(),
             now,
@@ -258,6 +262,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[must_use]
     pub fn overlooked(&self, now: Time) -> Option<Rank> {
         if self.unfinished { None } else { self.peers.overlooked(now) }
+    }
+
+    /// Peers of which nothing is heard for so long are given up.
+    #[must_use]
+    pub fn failure_time(&self) -> Duration {
+        self.failure_time
     }
 
     /// Our rank.

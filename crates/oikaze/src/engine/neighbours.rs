@@ -238,9 +238,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// The process of a neighbour has ended, or it cannot be believed any more: whatever waits for it, waits no longer (MEM-16.7).
-    fn end_neighbour(&mut self, rank: Rank, death: Death, now: Time) {
+    pub(super) fn end_neighbour(&mut self, rank: Rank, death: Death, now: Time) {
         if let Some(peer) = self.peers.touch(rank) {
-            if death == Death::Damaged || peer.connection.is_established() {
+            if matches!(death, Death::Damaged | Death::Stuck) || peer.connection.is_established() {
                 peer.connection.end(death);
             } else {
                 // While they are still meeting, the connection may be about to hear why the other one leaves.

@@ -15,6 +15,7 @@ use oikaze_os::neighbour::Said;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
+use oikaze_protocol::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -150,6 +151,7 @@ struct Wanted {
     rank: Rank,
     lock: PagesLock,
     offer: Offer,
+    since: Time,
 }
 
 /// What is under way.
@@ -285,10 +287,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn exchange_wanted(&mut self) {
         for wanted in std::mem::take(&mut self.neighbours.swaps.wanted) {
             if self.is_reached(wanted.lock.region()) {
-                self.neighbours.swaps.wanted.push(wanted);
-                continue;
+                if self.now - wanted.since <= self.failure_time {
+                    self.neighbours.swaps.wanted.push(wanted);
+                    continue;
+                }
+                self.give_up_who_reaches(wanted.lock.region(), self.now);
             }
-            let Wanted { rank, mut lock, offer } = wanted;
+            let Wanted { rank, mut lock, offer, .. } = wanted;
             let number = offer.number;
             // Its registration may have ended meanwhile.
             let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
@@ -304,7 +309,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let region = self.may_swap(&offer).ok_or(())?.clone();
         let lock = region.lock_pages().ok_or(())?;
         self.keep_neighbours_out(&region);
-        Ok(Wanted { rank, lock, offer })
+        Ok(Wanted { rank, lock, offer, since: self.now })
     }
 
     /// The region, if every page of it may be read and written, and the range is one that can change place (MEM-20.2).

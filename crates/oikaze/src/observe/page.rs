@@ -175,10 +175,11 @@ pub enum State {
     Unreachable,
     Ended,
     Damaged,
+    Stuck,
 }
 
 impl State {
-    const ALL: [State; 9] = [
+    const ALL: [State; 10] = [
         State::Connecting,
         State::Established,
         State::Silent,
@@ -188,6 +189,7 @@ impl State {
         State::Unreachable,
         State::Ended,
         State::Damaged,
+        State::Stuck,
     ];
 
     /// In a word, for people.
@@ -203,6 +205,7 @@ impl State {
             State::Unreachable => "unreachable",
             State::Ended => "ended",
             State::Damaged => "damaged",
+            State::Stuck => "stuck",
         }
     }
 
@@ -225,6 +228,7 @@ impl From<Standing> for State {
             Standing::Ended(Death::Unreachable) => State::Unreachable,
             Standing::Ended(Death::Ended) => State::Ended,
             Standing::Ended(Death::Damaged) => State::Damaged,
+            Standing::Ended(Death::Stuck) => State::Stuck,
         }
     }
 }

@@ -22,9 +22,7 @@ impl LocalRegion {
     pub(crate) fn keep_neighbours_out(&self) {
         let (node, region) = (&self.inner.node, &self.inner.region);
         node.with_engine(|engine| engine.keep_neighbours_out(region));
-        // Nobody stays inside for longer than a copy takes.
-        let free = || !node.with_engine(|engine| engine.is_reached(region));
-        node.wait(None, || free().then_some(()));
+        self.wait_for_neighbours();
     }
 
     /// Exchange as many as `len` bytes of whole units with a neighbour's region, as far as they are found in one piece; how many. Waits for the

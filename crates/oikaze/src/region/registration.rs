@@ -205,14 +205,23 @@ impl LocalRegion {
         }
     }
 
-    /// Whoever reaches the memory without asking this node's engine for each access is waited for here: neighbours that have mapped it. They
-    /// are let in no more (MEM-18.3); one that dies inside is none any more.
+    /// Whoever reaches the memory without asking this node's engine for each access is waited for here: neighbours that have mapped it, and
+    /// threads of this node. They are let in no more (MEM-18.3).
     fn wait_for_others(&self) {
-        let Inner { node, region, .. } = &*self.inner;
-        // Nobody stays inside for longer than a copy takes.
-        let reached = || self.inner.direct.is_ending() || node.with_engine(|engine| engine.is_reached(region));
-        // Nor does an exchange of pages that a neighbour was asked for take longer than its answer, or its death.
-        let reached = || region.pages_are_locked() || reached();
+        self.wait_for_neighbours();
+        let Inner { node, region, direct, .. } = &*self.inner;
+        // An exchange of pages that a neighbour was asked for takes no longer than its answer, or its death.
+        let reached = || region.pages_are_locked() || direct.is_ending();
         node.wait(None, || (!reached()).then_some(()));
+    }
+
+    /// Nobody stays inside for longer than a copy takes: who does for the failure time is given up, and one that dies there is no neighbour any more.
+    pub(super) fn wait_for_neighbours(&self) {
+        let Inner { node, region, .. } = &*self.inner;
+        let reached = || node.with_engine(|engine| engine.is_reached(region));
+        let deadline = Instant::now().checked_add(node.with_engine(|engine| engine.failure_time()));
+        if node.wait(deadline, || (!reached()).then_some(())).is_none() {
+            node.change_engine(|engine| engine.give_up_who_reaches(region, node.now()));
+        }
     }
 }

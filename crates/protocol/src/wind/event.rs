@@ -41,6 +41,9 @@ pub enum Death {
     /// What the peer wrote into memory that it shares with this node makes no sense.
     #[error("it damaged the memory that it shares with this node")]
     Damaged,
+    /// The peer was let into memory of this node, was to leave it, and did not.
+    #[error("it did not leave memory of this node within the failure time")]
+    Stuck,
     /// The peer (or this end) said goodbye.
     #[error("the connection was closed")]
     Closed,

@@ -6,14 +6,16 @@
 
 use super::super::tests::Node;
 use super::super::{Completion, Request};
-use super::tests::facing_a_hostile_one;
+use super::tests::facing_a_hostile_one_and_its_memory;
 use oikaze_os::memory::{Disk, Region, Registered};
 use oikaze_os::neighbour::{Pair, Part};
-use oikaze_protocol::limits::{CONNECT_TIME, HEAD_MAX, PRESENT_PAUSE_MAX, RECORD_BODY};
+use oikaze_protocol::limits::{CONNECT_TIME, HEAD_MAX, PAGE, PRESENT_PAUSE_MAX, RECORD_BODY};
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{AtomicOp, Rights};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +112,7 @@ impl Honest {
 /// What the mad one knows: keys, and the tickets that it was shown.
 struct Mad {
     pair: Pair,
+    memory: File,
     keys: [u64; 7],
     tickets: Vec<[u8; 16]>,
 }
@@ -201,7 +204,7 @@ impl Mad {
         let len = random.of(&[0, 1, 8, 64, 100, 4096, RECORD_BODY]);
         let key = random.of(&self.keys);
         let heading = |kind| Heading { kind, class, head: head.len(), len: 0, flag: false };
-        match random.below(400) {
+        match random.below(410) {
             ..180 => self.put(heading(Kind::Whole), &[&head, &vec![0x66; len]]),
             180..220 => {
                 // One in pieces, which may come to its end.
@@ -233,6 +236,11 @@ impl Mad {
             394 => self.pair.inward.settle(random.of(&[64, 1 << 20, u64::MAX])),
             395 => self.put(Heading::plain(Kind::Withdrawn, 0), &[]),
             396 => self.put(Heading::plain(Kind::Goodbye, 0), &[]),
+            // Who is inside which region, which is over, and which is dropped.
+            400.. => {
+                let at = PAGE + 8 * random.below(2 * PAGE / 8);
+                self.memory.write_all_at(&random.of(&[0u64, 1, 2, u64::MAX]).to_le_bytes(), at as u64).unwrap();
+            }
             // Exchanges that it asks for, or says that it has made.
             _ => {
                 let kind = random.of(&[Kind::Swap, Kind::Swapped]);
@@ -244,12 +252,12 @@ impl Mad {
 
 fn meet(seed: u64) -> bool {
     let mut random = Random(seed);
-    let (node, pair) = facing_a_hostile_one();
+    let (node, pair, memory) = facing_a_hostile_one_and_its_memory();
     let mut honest = Honest::new(node);
     let key = |(_, registered): &(Region, Registered)| registered.key;
     let (open, far) = (key(&honest.open), key(&honest.far));
     let keys = [open, open, far, far, key(&honest.readable), key(&honest.closed), 12345];
-    let mut mad = Mad { pair, keys, tickets: Vec::new() };
+    let mut mad = Mad { pair, memory, keys, tickets: Vec::new() };
     let mut died = false;
     for _ in 0..DEEDS {
         if random.below(4) == 0 {
@@ -268,6 +276,10 @@ fn meet(seed: u64) -> bool {
             break;
         }
     }
+    let (region, registered) = &honest.open;
+    honest.node.engine.set_rights(registered.slot, None, Rights::NONE).unwrap();
+    honest.node.engine.give_up_who_reaches(region, honest.now);
+    assert!(!honest.node.engine.is_reached(region), "{seed}: it is waited for");
     drop(mad);
     // Nobody answers over the network, which is what is left if the mad one closes its line.
     for _ in 0..200 {

@@ -1,6 +1,8 @@
 //! A neighbour whose side of the rings the test writes: nonsense, and more than is its due.
 
 use super::*;
+use oikaze_protocol::limits::PAGE;
+use std::os::unix::fs::FileExt;
 
 /// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
 #[test]
@@ -79,4 +81,28 @@ fn questions_whose_answers_are_not_read_are_bounded() {
         }
     }
     assert_eq!(death, Some((1, Death::Damaged)));
+}
+
+/// MEM-18.6: who is in the middle of reaching a region for ever, or says so, is waited for as long as the failure time. (The first region that is
+/// given has the first line, and 1 is its name in a thread's mark.)
+#[test]
+fn who_never_leaves_a_region_is_given_up() {
+    let (mut a, mut hostile, memory) = facing_a_hostile_one_and_its_memory();
+    let region = Region::shared(4096).unwrap();
+    let Registered { key, slot, .. } = a.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+    put(&mut hostile, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
+    a.turn(Time(1));
+    memory.write_all_at(&1u64.to_le_bytes(), 2 * PAGE as u64).unwrap();
+    assert!(!a.engine.is_reached(&region), "it may be there");
+    a.engine.set_rights(slot, None, Rights::NONE).unwrap();
+    assert!(a.engine.is_reached(&region));
+    assert!(!a.engine.is_held(&region));
+    a.engine.give_up_who_reaches(&Region::shared(4096).unwrap(), Time(2));
+    a.turn(Time(2));
+    assert_eq!(a.engine.take_death(), None, "it is in no other");
+    a.engine.give_up_who_reaches(&region, Time(3));
+    assert!(!a.engine.is_reached(&region), "it is waited for no more");
+    assert!(a.engine.is_held(&region), "and may write there still");
+    a.turn(Time(3));
+    assert_eq!(a.engine.take_death(), Some((1, Death::Stuck)));
 }

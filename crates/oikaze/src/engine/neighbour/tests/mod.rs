@@ -19,6 +19,7 @@ use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Refusal, Segment};
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,12 +80,17 @@ fn send(class: Class, tag: u64, body: Body) -> Request {
 
 /// A node with one neighbour, whose side of the rings the test writes: its memory, but another line.
 pub(in crate::engine) fn facing_a_hostile_one() -> (Node, Pair) {
+    let (node, hostile, _) = facing_a_hostile_one_and_its_memory();
+    (node, hostile)
+}
+
+pub(in crate::engine) fn facing_a_hostile_one_and_its_memory() -> (Node, Pair, File) {
     let memory = shared_memory().unwrap();
     let (one, other) = Pair::both().unwrap();
     let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
     let hostile = Pair::new(&memory, Side::Called, line).unwrap();
     let mine = Pair::new(&memory, Side::Caller, kept).unwrap();
-    (Node::with_neighbours(0, 2, Wire::default(), vec![(1, mine)]), hostile)
+    (Node::with_neighbours(0, 2, Wire::default(), vec![(1, mine)]), hostile, memory.into())
 }
 
 fn put(pair: &mut Pair, heading: Heading, parts: &[Part<'_>]) {
