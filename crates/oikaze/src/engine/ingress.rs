@@ -114,7 +114,7 @@ pub(super) struct Ingress<'e, P> {
     pub foresight: &'e mut Foresight,
     bodies: &'e Bodies,
     received: usize,
-    /// The latest was.
+    /// The latest was new.
     was_a_peers: bool,
 }
 
@@ -137,15 +137,17 @@ impl<P: Pages> Ingress<'_, P> {
             Err(dropped) => return dropped.count(self.counters),
         };
         let Some(peer) = self.peers.touch(rank) else { return };
-        self.was_a_peers = true;
         if congested {
             peer.connection.marked(view.header().lane());
         }
         let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
         let mut upper = Upward { rma, coherence, memory: &mut *self.memory, pages: &mut *self.pages, bodies: self.bodies };
-        let delivered = peer.connection.statistics().messages_delivered;
+        let before = peer.connection.statistics();
+        let (new, delivered) = (before.datagrams_received, before.messages_delivered);
         peer.connection.receive_ahead(now, &view, path, &mut upper);
-        if view.header().lane() == Lane::Small && peer.connection.statistics().messages_delivered > delivered {
+        let after = peer.connection.statistics();
+        self.was_a_peers = after.datagrams_received > new;
+        if view.header().lane() == Lane::Small && after.messages_delivered > delivered {
             self.priority.small_came(now);
         }
         self.shares.received(rank, view.len() as u64, now);

@@ -38,7 +38,8 @@ pub trait Sink {
     /// One has arrived.
     fn take(&mut self, arrival: Arrival<'_>);
 
-    /// Was the one that was taken last from a peer, and unaltered? Only then it is believed by which way it seems to have come.
+    /// Was the one that was taken last from a peer, unaltered, and none that had come before, which anybody may say again? Only then it is believed by
+    /// which way it seems to have come.
     fn was_a_peers(&self) -> bool {
         false
     }

@@ -63,8 +63,11 @@ impl<const N: usize> Submitter<N> {
                 },
                 // Still the request of one round ago.
                 ..0 => return Err(Full),
-                // Another submitter was faster.
-                1.. => position = self.0.tail.0.load(Ordering::Relaxed),
+                // Another submitter was faster; else this is no turn that anybody has made, and none will come of it.
+                1.. => match self.0.tail.0.load(Ordering::Relaxed) {
+                    tail if tail == position => return Err(Full),
+                    tail => position = tail,
+                },
             }
         }
     }
@@ -101,5 +104,17 @@ impl<const N: usize> Requests<N> {
     fn filled(&self, position: u64) -> Option<&Slot<N>> {
         let slot = slot(&self.0.slots, position)?;
         (slot.turn.load(Ordering::Acquire) == position.wrapping_add(1)).then_some(slot)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_nobody_makes_is_not_waited_for() {
+        let (submitter, _requests) = submission::<1>(4);
+        slot(&submitter.0.slots, 0).unwrap().turn.store(5, Ordering::Relaxed);
+        assert_eq!(submitter.submit(&[1]), Err(Full));
     }
 }

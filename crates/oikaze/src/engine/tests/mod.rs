@@ -393,3 +393,21 @@ fn what_is_small_goes_while_the_link_takes_no_bulk() {
     }
     assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(100_000));
 }
+
+/// Whoever has seen a datagram may say it again, and be somewhere else.
+#[test]
+fn only_what_is_new_tells_by_which_way_a_peer_is_reached() {
+    let (mut a, mut b, now) = pair();
+    let queue = Arc::clone(&b.engine.link_mut().from);
+    a.tell(message(1, Class::Unordered, 1));
+    a.turn(step(now));
+    let datagram = open(&queue).front().cloned().unwrap();
+    let mut believed = |now| {
+        open(&queue).push_back(datagram.clone());
+        b.engine.link_mut().of_peers = 0;
+        b.turn(now);
+        b.engine.link_mut().of_peers
+    };
+    assert_eq!(believed(step(now)), 1, "it came twice");
+    assert_eq!(believed(step(step(now))), 0);
+}

@@ -25,6 +25,8 @@ pub(in crate::engine) struct Wire {
     pub(in crate::engine) scatters: bool,
     /// Datagrams that came to their place.
     pub(in crate::engine) in_place: usize,
+    /// Datagrams whose way is believed.
+    pub(in crate::engine) of_peers: usize,
     /// If it has a short way: how many datagrams of bulk have taken it.
     pub(in crate::engine) short_way: Option<usize>,
     /// Its first byte is another one whenever something is sent.
@@ -108,7 +110,13 @@ impl Link for Wire {
     }
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         if !self.scatters {
-            return self.receive(&mut |arrival| sink.take(arrival));
+            let mut of_peers = 0;
+            let came = self.receive(&mut |arrival| {
+                sink.take(arrival);
+                of_peers += usize::from(sink.was_a_peers());
+            });
+            self.of_peers += of_peers;
+            return came;
         }
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
         let mut rest = &burst[..];
