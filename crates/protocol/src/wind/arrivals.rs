@@ -82,6 +82,18 @@ impl Arrivals {
         before < number && self.seen.covers(&(before + 1..number))
     }
 
+    #[cfg(test)]
+    pub fn pieces(&self) -> usize {
+        self.seen.pieces()
+    }
+
+    /// Give memory back, after a silence: what has not come by now does not count when it comes.
+    pub fn shrink(&mut self) {
+        if let Some(begin) = self.seen.keep_last() {
+            self.floor = self.floor.max(begin);
+        }
+    }
+
     /// A datagram was taken in. When is that to be told (WIND-3.3, WIND-3.8)?
     pub fn record(&mut self, number: u64, now: Time, wants: Wants) {
         let next = number == self.largest + 1;

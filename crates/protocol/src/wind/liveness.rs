@@ -46,6 +46,11 @@ impl Liveness {
         self.next_ask = self.heard + self.keepalive;
     }
 
+    /// Is the peer heard now for the first time after a silence?
+    pub fn ends_a_silence(&self, now: Time) -> bool {
+        now - self.heard >= self.keepalive / 2
+    }
+
     /// When the peer was heard last.
     pub fn heard_at(&self) -> Time {
         self.heard

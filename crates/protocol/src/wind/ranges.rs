@@ -147,6 +147,13 @@ impl RangeSet {
     pub fn forget_first(&mut self) -> Option<Range<u64>> {
         if self.ranges.is_empty() { None } else { Some(self.ranges.remove(0)) }
     }
+
+    /// Keep the last range alone, in as little memory as that takes: its beginning.
+    pub fn keep_last(&mut self) -> Option<u64> {
+        let last = self.ranges.pop();
+        self.ranges = last.iter().cloned().collect();
+        last.map(|range| range.start)
+    }
 }
 
 #[cfg(test)]

@@ -166,6 +166,9 @@ impl Connection {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
+        if self.liveness.ends_a_silence(now) {
+            self.rest();
+        }
         self.liveness.heard(now);
         let sum = self.take_frames(now, view, contents, upper);
         self.refusals.withhold(lane, number, sum.refusals_before);

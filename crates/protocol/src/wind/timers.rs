@@ -1,6 +1,7 @@
 //! What time brings: when a connection wants to be looked at, and what is due then.
 
 use super::Death;
+use super::arrivals::Arrivals;
 use super::connection::{Connection, Phase};
 use super::liveness::Pulse;
 use super::pto::Probe;
@@ -79,13 +80,18 @@ impl Connection {
         self.ask_for_credit(now);
     }
 
-    /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost. A good moment to give
-    /// memory back.
+    /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost.
     fn ask(&mut self) {
         self.ping.small = !planted(Bug::ForgetKeepalive);
+        self.rest();
+    }
+
+    /// There was a silence: a good moment to give memory back, for who asks and for who is asked.
+    pub(super) fn rest(&mut self) {
         if self.is_idle() {
             self.outbox.shrink();
             self.inbox.shrink();
+            self.arrivals.both_mut().into_iter().for_each(Arrivals::shrink);
             self.sending.both_mut().into_iter().for_each(|sending| sending.flight.shrink());
             self.events.shrink_to(8);
         }

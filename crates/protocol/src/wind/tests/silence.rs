@@ -127,3 +127,23 @@ fn a_window_is_not_restored_for_what_it_was_not_reduced_for() {
     let counted = world.nodes[0].connection.statistics();
     assert!(counted.spurious_losses > 0 && counted.windows_restored == 0, "{counted:#?}");
 }
+
+/// Numbers are never used twice, so that every loss leaves a hole for good; one that is idle does not keep them in mind.
+#[test]
+fn holes_of_a_bad_hour_are_forgotten_in_a_silence() {
+    let mut world = World::established(Settings::default(), Faults { loss: 0.3, ..Faults::default() }, 1);
+    for id in 1..2000 {
+        let now = world.now;
+        for node in &mut world.nodes {
+            node.connection.post(now, message(id)).unwrap();
+        }
+        world.run(World::is_idle);
+    }
+    world.channel.faults = Faults::default();
+    let pieces = |world: &World| world.nodes.each_ref().map(|node| node.connection.arrivals.small.pieces());
+    assert!(pieces(&world).iter().all(|pieces| *pieces > 50), "{:?}", pieces(&world));
+    exchange(&mut world, 2000);
+    world.run_for(Settings::default().keepalive() + Duration::from_millis(10));
+    assert_eq!(pieces(&world), [1, 1]);
+    exchange(&mut world, 2001);
+}
