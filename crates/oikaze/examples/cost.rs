@@ -73,7 +73,7 @@ impl Link for Wire {
     fn datagram_max(&self) -> usize {
         8972
     }
-    fn receive_buffer(&self) -> usize {
+    fn receive_buffer(&self, _: usize) -> usize {
         8 << 20
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {

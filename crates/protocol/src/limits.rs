@@ -118,7 +118,7 @@ pub const HELD_MIN: u64 = 1 << 20;
 pub const ASSEMBLY_MAX: u64 = 1 << 30;
 /// UDP payload at an Ethernet MTU (IPv4 over 1500 bytes).
 pub const DATAGRAM_ETHERNET: u16 = 1472;
-/// What Linux gives a socket when nothing is set, in bytes that carry data.
+/// What Linux gives a socket when nothing is set, in bytes of datagrams of middling length.
 pub const RECEIVE_BUFFER: u32 = 208 * 1024;
 /// Messages in fragments that take turns with each other.
 pub const BULK_ACTIVE: usize = 16;

@@ -177,7 +177,7 @@ impl Link for SimLink {
         self.prefers_pages(to.ip())
     }
 
-    fn receive_buffer(&self) -> usize {
+    fn receive_buffer(&self, _: usize) -> usize {
         self.receive_buffer
     }
 

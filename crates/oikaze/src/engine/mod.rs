@@ -193,13 +193,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         let checksum = seal::Checksum::of(settings.seal)
             .ok_or_else(|| Failure::Machine(format!("datagrams cannot be sealed with {:?}: use a checksum", settings.seal)))?;
-        settings.receive_buffer = u32::try_from(link.receive_buffer()).unwrap_or(u32::MAX);
         settings.held_max = settings.held_max.min((HELD_TOTAL / u64::from(nodes.max(2) - 1)).max(HELD_MIN));
         let everywhere = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
-        let mut peers = Peers::new(nodes);
+        let (mut peers, mut buffer) = (Peers::new(nodes), u32::MAX);
         let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
         for (rank, (addresses, id)) in (0..nodes).zip(addresses.into_iter().zip(connections)).filter(|(rank, _)| *rank != me) {
             settings.datagram_max = datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
+            settings.receive_buffer = u32::try_from(link.receive_buffer(settings.datagram_max.into())).unwrap_or(u32::MAX);
+            buffer = buffer.min(settings.receive_buffer);
             let bulk_port = link.bulk_port().unwrap_or(0);
             let (datagram_max, here) = (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
             let introduction = Introduction { datagram_max, bulk_port, ..here };
@@ -215,7 +216,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             pages,
             memory: RegionTable::new(),
             peers,
-            shares: Shares::new(u64::from(settings.receive_buffer), nodes),
+            shares: Shares::new(buffer.into(), nodes),
             priority: priority::Priority::default(),
             rma: Rma::new(),
             coherence: Coherence::new(me, nodes),

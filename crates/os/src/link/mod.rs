@@ -156,8 +156,8 @@ pub trait Link: Send {
         false
     }
 
-    /// Bytes that may wait to be received before some are lost.
-    fn receive_buffer(&self) -> usize;
+    /// Bytes of datagrams of `len` bytes that may wait to be received before some are lost.
+    fn receive_buffer(&self, len: usize) -> usize;
 
     /// Becomes readable when something has arrived (level-triggered), while the link is [watched](Link::watch).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
@@ -223,8 +223,8 @@ impl<L: Link + ?Sized> Link for Box<L> {
     fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
         (**self).has_short_way(to, len)
     }
-    fn receive_buffer(&self) -> usize {
-        (**self).receive_buffer()
+    fn receive_buffer(&self, len: usize) -> usize {
+        (**self).receive_buffer(len)
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         (**self).fd()

@@ -137,7 +137,7 @@ impl Link for Wire {
     fn has_short_way(&mut self, _: SocketAddr, _: usize) -> bool {
         self.short_way.is_some()
     }
-    fn receive_buffer(&self) -> usize {
+    fn receive_buffer(&self, _: usize) -> usize {
         1 << 20
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {

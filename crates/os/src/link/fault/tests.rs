@@ -26,7 +26,7 @@ impl Link for Numbers {
     fn datagram_max(&self) -> usize {
         1000
     }
-    fn receive_buffer(&self) -> usize {
+    fn receive_buffer(&self, _: usize) -> usize {
         1000
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -236,8 +236,8 @@ impl<L: Link> Link for Tap<L> {
         self.inner.has_short_way(to, len)
     }
 
-    fn receive_buffer(&self) -> usize {
-        self.inner.receive_buffer()
+    fn receive_buffer(&self, len: usize) -> usize {
+        self.inner.receive_buffer(len)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -364,8 +364,10 @@ impl Link for UdpLink {
         self.may_send_frames(to, len)
     }
 
-    fn receive_buffer(&self) -> usize {
-        self.statistics.receive_buffer
+    fn receive_buffer(&self, len: usize) -> usize {
+        /// What the system needs for each datagram beside its bytes, and counts, too (socket(7)).
+        const OVERHEAD: usize = 768;
+        self.statistics.receive_buffer / (len + OVERHEAD) * len
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
