@@ -150,7 +150,7 @@ pub enum Request {
         /// Its number.
         region: RegionId,
     },
-    /// Forget the source of an operation that has not settled: it is never read again.
+    /// Forget the source of an operation that has not settled: it is never read again (but see WIND-5.5).
     Cancel {
         /// The operation's completion.
         completion: Arc<Completion>,

@@ -1,8 +1,8 @@
 //! Bulk out without a copy: the kernel sends the pages in which the payloads lie (`vmsplice`, then `splice` into the socket).
 //!
 //! `MSG_ZEROCOPY` would tell when those pages are free again, at a price, and copies all the same where the receiver is on this machine. Here
-//! nobody is told, and nobody needs to be: a source is in use until its operation has ended, and what comes later is a duplicate, which is
-//! dropped whatever it holds by then (WIND-5.5). Heads and tags, which are ours, are copied into pages that are written once.
+//! nobody is told, and nobody needs to be: a source is in use until its operation has ended, and what comes later is a duplicate, which an honest
+//! receiver drops whatever it holds by then (WIND-5.5). Heads and tags, which are ours, are copied into pages that are written once.
 //!
 //! Only whole pages pay: each piece of a page is taken, told of and given back by itself, and a call carries few of them.
 

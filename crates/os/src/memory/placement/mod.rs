@@ -20,7 +20,7 @@
 //! memory outside them is never concerned. Never is an address without a mapping, as it would be between two calls of `mremap`.
 //!
 //! ## What the kernel does not move
-//! Pages that are pinned (by an io_uring), are on their way in the network, were shared by a fork, or are locked in memory; they are copied one by one. A forked child copies
+//! Pages that are pinned (by an io_uring), were shared by a fork, or are locked in memory; they are copied one by one. A forked child copies
 //! everything: the descriptor that it inherits would move its parent's pages.
 //!
 //! What the link gathers from or scatters into is found by address, and each datagram anew: an exchange is to it as if all bytes of both
