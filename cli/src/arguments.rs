@@ -45,7 +45,8 @@ Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_CONGESTION=KIND  delay or cubic: what decides how much may be in flight [default: delay]
-  OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, remap, to try what replaces them
+  OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
+                          remap, huge, to try what replaces them
 
 Node 0 reads standard input if that is no terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.

@@ -85,7 +85,7 @@ fn it_can_be_switched_off_and_what_is_wrong_with_a_directory_does_no_harm() {
 fn another_user_is_no_neighbour() {
     let me = std::process::Command::new("id").arg("-u").output().unwrap();
     if text(&me.stdout).trim() != "0" {
-        return;
+        return skip("it needs root, to become another user");
     }
     // Node 1 becomes another user; it reads its program from where that user may.
     let program = std::env::temp_dir().join(format!("oikaze-other-user-{}", std::process::id()));
@@ -107,7 +107,7 @@ fn another_user_is_no_neighbour() {
 fn a_killed_neighbour_of_another_pid_namespace_ends_every_wait() {
     let other = std::process::Command::new("unshare").args(["--pid", "--fork", "true"]).status();
     if !other.is_ok_and(|status| status.success()) {
-        return;
+        return skip("it needs root, for a pid namespace");
     }
     let perf = format!("{OIKAZE} perf put --shared --size 64 --iterations 4000000000");
     let script = format!(

@@ -35,6 +35,8 @@ pub mod probe;
 pub mod process;
 mod remedy;
 pub mod ring;
+#[cfg(test)]
+mod testing;
 pub mod without;
 
 pub use remedy::remedy;

@@ -34,8 +34,6 @@ pub struct Without {
     pub shm: bool,
     /// Fences that the kernel makes for who goes in, when something ends (`membarrier`).
     pub membarrier: bool,
-    /// Placing pages by installing them; they are copied instead.
-    pub install: bool,
     /// Placing pages by moving them (`UFFDIO_MOVE`); they are copied instead.
     pub page_move: bool,
     /// Exchanging pages with a neighbour by mapping each other's; their bytes are copied instead.
@@ -57,7 +55,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 18] = [
+const SWITCHES: [(&str, Switch); 17] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -72,7 +70,6 @@ const SWITCHES: [(&str, Switch); 18] = [
     ("ipv6", |w| &mut w.ipv6),
     ("shm", |w| &mut w.shm),
     ("membarrier", |w| &mut w.membarrier),
-    ("install", |w| &mut w.install),
     ("move", |w| &mut w.page_move),
     ("remap", |w| &mut w.remap),
     ("huge", |w| &mut w.huge),

@@ -273,8 +273,7 @@ mod tests {
     #[test]
     fn files_of_others_are_not_taken_to_be_present() {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: it needs root, to become somebody else");
-            return;
+            return crate::testing::skip("it needs root, to become somebody else");
         }
         let (file, _) = evicted();
         let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();

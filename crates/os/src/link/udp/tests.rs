@@ -3,6 +3,7 @@
 use super::super::conformance::{port_of, take};
 use super::*;
 use crate::memory::Gather;
+use crate::testing::{skip, skipped};
 use crate::without::Without;
 use oikaze_protocol::wire::Lane;
 use rustix::fd::AsRawFd;
@@ -125,7 +126,7 @@ fn a_run_is_one_call() {
 fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
     if sender.statistics().gso != Offload::On {
-        return;
+        return skipped("no UDP_SEGMENT here");
     }
     let no_checksums = |sender: &UdpLink, no: libc::c_int| {
         let fd = sender.sockets[0].fd.as_raw_fd();
@@ -216,7 +217,7 @@ fn segments_too_big_for_their_path_are_told() {
         true
     });
     if !tested.join().unwrap() {
-        eprintln!("no permission for a network namespace: not tested");
+        skip("it needs root, for a network namespace");
     }
 }
 
@@ -242,7 +243,7 @@ fn a_path_that_is_said_to_carry_next_to_nothing() {
         true
     });
     if !tested.join().unwrap() {
-        eprintln!("no permission for a network namespace, or no ip command: not tested");
+        skip("it needs root, for a network namespace, and the ip command");
     }
 }
 

@@ -1,10 +1,10 @@
 //! The program run on frames. As root only.
 
 use super::super::super::ip::tests::packet;
-use super::super::cable::skip;
 use super::program::{PASSED, TAKEN};
 use super::*;
 use crate::bpf::run_on;
+use crate::testing::skip;
 use proptest::prelude::*;
 
 const PORT: u16 = 7;

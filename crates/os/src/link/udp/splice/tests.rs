@@ -3,6 +3,7 @@ use crate::link::conformance::take;
 use crate::link::udp::UdpLink;
 use crate::link::{Bind, Link, Offload};
 use crate::memory::{Gather, Region, RegionTable};
+use crate::testing::skipped;
 use crate::without::Without;
 use oikaze_protocol::wind::Segment;
 use oikaze_protocol::wire::Lane;
@@ -62,6 +63,15 @@ fn links(without: &str) -> (UdpLink, UdpLink, SocketAddr) {
     (from, to, at)
 }
 
+/// Has the kernel what it takes? Says so if not.
+pub(in super::super) fn can_splice() -> bool {
+    let can = Splice::open();
+    if let Err(why) = &can {
+        skipped(&format!("nothing is spliced here (Linux 6.5): {why}"));
+    }
+    can.is_ok()
+}
+
 /// So many batches go and come; how many datagrams were spliced.
 fn exchange(batches: u32, without: &str, offset: u64) -> u64 {
     let (mut from, mut to, at) = links(without);
@@ -79,6 +89,9 @@ fn exchange(batches: u32, without: &str, offset: u64) -> u64 {
 /// So many that the pages for heads are changed for new ones several times.
 #[test]
 fn whole_pages_are_spliced_and_arrive_as_they_are() {
+    if !can_splice() {
+        return;
+    }
     let heads = 3 * HEADS / (RUN * 44);
     let spliced = exchange(heads as u32, "", 0);
     // But for those before the peer was worth a socket.
@@ -125,6 +138,9 @@ fn runs_of(region: Region, len: usize) -> u64 {
 /// WIND-5.5: the end of a scope is to be the end of all that reads what it lent, and a shared array's pages are written at any time.
 #[test]
 fn what_is_lent_and_what_is_shared_by_an_array_is_copied() {
+    if !can_splice() {
+        return;
+    }
     for len in [PAGE, PAYLOAD] {
         assert!(runs_of(Region::private(5 * len).unwrap(), len) > 0);
         let array = Arc::new(Mapping::anonymous(5 * len).unwrap());
@@ -149,6 +165,9 @@ fn what_is_switched_off_is_copied() {
 /// As a probe of the path's size is: the socket cuts what is longer than the runs before.
 #[test]
 fn a_long_datagram_behind_spliced_ones_stays_whole() {
+    if !can_splice() {
+        return;
+    }
     let (mut from, mut to, at) = links("");
     let (_region, payloads) = payloads(0);
     let (ends, long) = (ends(0), [7; 20_000]);
@@ -165,6 +184,9 @@ fn a_long_datagram_behind_spliced_ones_stays_whole() {
 /// As those are of a user who has many.
 #[test]
 fn a_pipe_without_room_is_tried_a_few_times() {
+    if !can_splice() {
+        return;
+    }
     let (mut from, mut to, at) = links("");
     let (region, payloads) = payloads(0);
     let mut small = false;
@@ -185,6 +207,9 @@ fn a_pipe_without_room_is_tried_a_few_times() {
 /// That is what it is for; and heads, which change with every datagram, are copied.
 #[test]
 fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
+    if !can_splice() {
+        return;
+    }
     let (mut from, mut to, at) = links("");
     let (region, payloads) = payloads(0);
     let mut ends_then = ends(0);
@@ -207,6 +232,9 @@ fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
 /// Whoever has not read them yet finds them as they were written.
 #[test]
 fn heads_that_wait_are_not_written_over() {
+    if !can_splice() {
+        return;
+    }
     let to = (Ipv4Addr::LOCALHOST, 1).into();
     let (_region, payloads) = payloads(0);
     let mut splice = Splice::open().unwrap();

@@ -9,13 +9,14 @@ mod together;
 use super::super::{PageSize, Region, RegionKind};
 use super::calibration::{Calibration, Crossovers};
 use super::{Pages, Placed, Placement, Way, huge_moves, page_size};
+use crate::testing::skipped;
 use crate::without::Without;
 use core::ptr::NonNull;
 use rustix::mm::{Advice, madvise};
 use std::os::unix::process::ExitStatusExt;
 
 /// What is switched off, one after the other.
-const WITHOUT: [&str; 5] = ["", "move", "install", "uffd", "remap"];
+const WITHOUT: [&str; 3] = ["", "move", "uffd"];
 
 /// Memory of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ fn placement(without: &str) -> Placement {
 fn moving() -> Option<Placement> {
     let placement = placement("");
     if let Some(why) = placement.why_not() {
-        eprintln!("not run: pages are not moved here: {why}");
+        skipped(&format!("pages are not moved here: {why}"));
         return None;
     }
     Some(placement)

@@ -90,8 +90,7 @@ fn locked_pages_are_copied_and_stay_locked() {
     let page = page_size();
     // SAFETY: inside the region; locking changes no bytes.
     if let Err(why) = unsafe { mlock(a.0.view_ptr().wrapping_add(8 * page).cast(), 2 * page) } {
-        eprintln!("not run: memory cannot be locked here: {why}");
-        return;
+        return skipped(&format!("memory cannot be locked here: {why}"));
     }
     let placed = exchange_all(&placement, &a, &b);
     // The two pages, and some around them that were not tried one by one.
@@ -112,7 +111,7 @@ fn pinned(at: *mut u8, len: usize) -> Option<std::os::fd::OwnedFd> {
     // SAFETY: the kernel writes no more than the parameters it is given room for.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, &raw mut params) };
     if fd < 0 {
-        eprintln!("not run: no io_uring here: {}", std::io::Error::last_os_error());
+        skipped(&format!("no io_uring here: {}", std::io::Error::last_os_error()));
         return None;
     }
     // SAFETY: a fresh descriptor that nobody else owns.
@@ -121,7 +120,7 @@ fn pinned(at: *mut u8, len: usize) -> Option<std::os::fd::OwnedFd> {
     // SAFETY: one mapped, writable buffer of a region of ours; pinning it changes none of its bytes.
     let refused = unsafe { libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), REGISTER_BUFFERS, &raw const buffer, 1) };
     if refused != 0 {
-        eprintln!("not run: pages cannot be pinned here: {}", std::io::Error::last_os_error());
+        skipped(&format!("pages cannot be pinned here: {}", std::io::Error::last_os_error()));
         return None;
     }
     Some(ring)
