@@ -33,6 +33,8 @@ pub struct Hunted {
     pub ends: Ends,
     /// Additions of 1 confirmed in all of them.
     pub counted: u64,
+    /// Registrations that have ended in all of them.
+    pub registrations: u64,
     /// Virtual nanoseconds of all of them.
     pub time: u64,
     /// Those that failed, in order of their seeds.
@@ -58,6 +60,7 @@ pub fn hunt(hunt: &Hunt, report: impl Fn(&Hunted) + Sync) -> Hunted {
                     hunted.datagrams += summary.datagrams;
                     hunted.ends.add(&summary.ends);
                     hunted.counted += summary.counted;
+                    hunted.registrations += summary.registrations;
                     hunted.time += summary.time;
                 }
                 Err(_) => {

@@ -55,6 +55,12 @@ struct Arguments {
     /// Stop at the first failure
     #[arg(long)]
     first: bool,
+    /// Fail if 1 was added less often than this
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    additions: u64,
+    /// Fail if fewer registrations have ended
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    registrations: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -144,13 +150,14 @@ fn many(arguments: &Arguments, jobs: usize) -> bool {
         eprintln!();
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let Hunted { runs, datagrams, counted, ends, time, failures } = &hunted;
+    let Hunted { runs, datagrams, counted, registrations, ends, time, failures } = &hunted;
     if *json {
         let failures: Vec<_> = failures.iter().map(described).collect();
         let seconds_simulated = *time as f64 / 1e9;
         println!(
             "{}",
-            serde_json::json!({ "runs": runs, "from": from, "datagrams": datagrams, "counted": counted, "seconds": seconds,
+            serde_json::json!({ "runs": runs, "from": from, "datagrams": datagrams, "counted": counted,
+                "registrations": registrations, "seconds": seconds,
                 "seconds_simulated": seconds_simulated, "failures": failures })
         );
     } else {
@@ -160,11 +167,15 @@ fn many(arguments: &Arguments, jobs: usize) -> bool {
         }
         let (failed, virtual_time) = (failures.len(), *time as f64 / 1e9);
         println!(
-            "{runs} seeds from {from}: {failed} failed; {datagrams} datagrams, {counted} additions of 1, {virtual_time:.0} s of cluster \
-             time in {seconds:.1} s"
+            "{runs} seeds from {from}: {failed} failed; {datagrams} datagrams, {counted} additions of 1, {registrations} registrations ended, \
+             {virtual_time:.0} s of cluster time in {seconds:.1} s"
         );
     }
-    failures.is_empty()
+    let too_few = [("additions of 1", *counted, arguments.additions), ("registrations", *registrations, arguments.registrations)];
+    for (what, came, least) in too_few.iter().filter(|(_, came, least)| came < least) {
+        eprintln!("sim: {came} {what}, where at least {least} are asked for: run more seeds");
+    }
+    failures.is_empty() && too_few.iter().all(|(_, came, least)| came >= least)
 }
 
 fn planted(arguments: &Arguments, bugs: &str, jobs: usize) -> bool {

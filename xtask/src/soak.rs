@@ -37,6 +37,8 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     test::some(cargo(&model))?;
     cargo(&["build", "--release", "-p", "oikaze-sim"]).run()?;
     test::simulate("release", settings.first, settings.seeds)?;
+    let (seeds, registrations) = (2 * settings.seeds, (100 * settings.seeds).to_string());
+    test::simulate_some("release", "memory", settings.first, seeds, &["--registrations", &registrations])?;
     often("oikaze", &["--test", "kills"], "OIKAZE_KILLS", settings.kills.into())?;
     often("oikaze-apps", &["--test", "kill"], "OIKAZE_KILLS", u64::from(settings.kills).div_ceil(5))?;
     often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;

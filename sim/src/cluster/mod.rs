@@ -58,6 +58,8 @@ pub struct Summary {
     pub messages: u64,
     /// Additions of 1 that were confirmed.
     pub counted: u64,
+    /// Registrations that have ended while others reached for them.
+    pub registrations: u64,
     /// What became of operations when a node died.
     pub ends: Ends,
 }
@@ -141,7 +143,8 @@ impl Cluster {
         }
         let (datagrams, messages) = (self.network.counts().sent, self.oracle.messages.delivered());
         let (counted, ends) = (self.oracle.memory.counted(), self.oracle.ends.clone());
-        Ok(Summary { time: self.now.0, datagrams, messages, counted, ends })
+        let registrations = self.oracle.registrations;
+        Ok(Summary { time: self.now.0, datagrams, messages, counted, registrations, ends })
     }
 
     /// Events in order, while there is reason to go on; time stops at `until`, which is a violation if there is still reason

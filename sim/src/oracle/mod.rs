@@ -39,6 +39,8 @@ pub struct Oracle {
     pub shared: SharedOracle,
     /// Keys and lengths of registrations that come and go, by node and piece of memory.
     pub registered: BTreeMap<(Rank, usize), (u64, u64)>,
+    /// How often a registration has ended, or was renewed.
+    pub registrations: u64,
     /// The node that was killed.
     pub killed: Option<Rank>,
     /// What became of operations when it was.
@@ -64,6 +66,7 @@ impl Oracle {
             sums: SumsOracle::default(),
             shared: SharedOracle::new(nodes),
             registered: BTreeMap::new(),
+            registrations: 0,
             killed: None,
             ends: Ends::default(),
             isolated: None,

@@ -146,6 +146,7 @@ impl Registrar {
                 context.engine.close_region(registered.slot);
                 piece.open()?;
                 let renewed = context.engine.renew_region(registered.slot, Rights::ALL).map_err(failed)?;
+                context.oracle.registrations += 1;
                 piece.registered = Some(renewed);
                 context.oracle.registered.insert((context.me, index), (renewed.key, len));
             }
@@ -168,6 +169,7 @@ impl Registrar {
                 context.engine.close_region(registered.slot);
                 context.engine.remove_region(registered.slot);
                 context.oracle.registered.remove(&(context.me, index));
+                context.oracle.registrations += 1;
                 piece.registered = None;
                 piece.shut(0..len, SECRET)?;
                 if self.random.chance(0.5) {
