@@ -3,7 +3,7 @@
 use crate::engine::{Completion, Request};
 use crate::region::{LocalRegion, RegionSlice};
 use crate::remote::RemoteRegion;
-use crate::{Block, Combine, Error, Job, Number, Operation, Result, Rights};
+use crate::{Block, Combine, Job, Number, Operation, Result, Rights};
 use bytemuck::NoUninit;
 use oikaze_os::memory as os;
 use std::cell::RefCell;
@@ -23,7 +23,6 @@ impl<'env> Scope<'_, '_, 'env> {
     /// # Errors
     /// The table of regions is full; the memory is a shared array's.
     pub fn put(&self, there: &RemoteRegion, offset: u64, from: &'env [u8]) -> Result<Operation<()>> {
-        self.check_untracked(from)?;
         self.begin(self.lender.borrow(from), |lent| Ok(there.put(offset, lent)))
     }
 
@@ -32,7 +31,6 @@ impl<'env> Scope<'_, '_, 'env> {
     /// # Errors
     /// The table of regions is full; the memory is a shared array's.
     pub fn get(&self, there: &RemoteRegion, offset: u64, into: &'env mut [u8]) -> Result<Operation<()>> {
-        self.check_untracked(into)?;
         self.begin(self.lender.borrow_mut(into), |lent| Ok(there.get(offset, lent)))
     }
 
@@ -48,7 +46,6 @@ impl<'env> Scope<'_, '_, 'env> {
         numbers: &'env [T],
     ) -> Result<Operation<()>> {
         let from = bytemuck::cast_slice(numbers);
-        self.check_untracked(from)?;
         self.begin(self.lender.borrow(from), |lent| there.accumulate::<T>(offset, combine, lent))
     }
 
@@ -57,7 +54,6 @@ impl<'env> Scope<'_, '_, 'env> {
     /// # Errors
     /// As [`Scope::put`] and [`RemoteRegion::put_block`].
     pub fn put_block(&self, to: &RemoteRegion, there: Block, from: &'env [u8], here: Block) -> Result<Operation<()>> {
-        self.check_untracked(from)?;
         self.begin(self.lender.borrow(from), |lent| to.put_block(there, lent, here))
     }
 
@@ -66,7 +62,6 @@ impl<'env> Scope<'_, '_, 'env> {
     /// # Errors
     /// As [`Scope::get`] and [`RemoteRegion::get_block`].
     pub fn get_block(&self, from: &RemoteRegion, there: Block, into: &'env mut [u8], here: Block) -> Result<Operation<()>> {
-        self.check_untracked(into)?;
         self.begin(self.lender.borrow_mut(into), |lent| from.get_block(there, lent, here))
     }
 
@@ -79,19 +74,6 @@ impl<'env> Scope<'_, '_, 'env> {
             self.begun.borrow_mut().push((Arc::clone(completion), lent));
         }
         Ok(operation)
-    }
-
-    /// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a turn.
-    fn check_untracked(&self, bytes: &[u8]) -> Result<()> {
-        match self.job.node.with_engine(|engine| engine.pages().tracks(bytes).map(|memory| memory.name().to_owned())) {
-            None => Ok(()),
-            Some(array) => Err(Error::invalid(
-                format!("lending {} bytes to an operation", bytes.len()),
-                format!(
-                    "they belong to the shared array \"{array}\", whose pages may be elsewhere; copy them into other memory first"
-                ),
-            )),
-        }
     }
 }
 

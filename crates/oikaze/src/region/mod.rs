@@ -11,7 +11,7 @@ pub use handle::RemoteId;
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
 use oikaze_os::hazard::Hazard;
-use oikaze_os::memory::{Holder, Region, Registered};
+use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
@@ -52,6 +52,22 @@ impl Drop for Inner {
     }
 }
 
+/// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a turn.
+fn check_untracked(engine: &mut RealEngine, region: &Region) -> Result<()> {
+    if region.kind() != RegionKind::Borrowed {
+        return Ok(());
+    }
+    let array = |bytes: &[u8]| engine.pages().tracks(bytes).map(|memory| memory.name().to_owned());
+    match region.with_bytes(0, region.len() as u64, array) {
+        Ok(Some(array)) => Err(Error::invalid(
+            format!("lending {} bytes", region.len()),
+            format!("they belong to the shared array \"{array}\", whose pages may be elsewhere; copy them into other memory first"),
+        )),
+        // A loan that is over is refused whatever it is used for.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
 impl LocalRegion {
     pub(crate) fn new(
         node: &Arc<Node>,
@@ -61,6 +77,7 @@ impl LocalRegion {
         limit: Option<Duration>,
     ) -> Result<Self> {
         let registered = |engine: &mut RealEngine| {
+            check_untracked(engine, &region)?;
             let registered = engine.memory().insert(region.clone(), rights)?;
             let (node, name) = (Arc::clone(node), Mutex::new(name));
             Ok(Self::hold(engine, Inner { node, region, registered, limit, name, direct: Hazard::default() }))

@@ -99,6 +99,26 @@ pub fn scope<'env, R>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>)
     body(closing.0)
 }
 
+impl Region {
+    /// Memory of the program's, lent until [`Region::end_loan`]: for faces in other languages, whose memory (`malloc`, a NumPy array) no lifetime of
+    /// Rust's tells of. It is registered as any other, and is refused where it belongs to a shared array. Rust itself has [`scope`].
+    ///
+    /// # Safety
+    /// The `len` bytes at `at` stay mapped, readable and, if so said, `writable`, until `end_loan` has returned. As long as others may write there
+    /// nobody has references to them; else nobody has `&mut` ones. (Races of plain loads and stores: see [the module](super).)
+    #[must_use]
+    pub unsafe fn lent(at: NonNull<u8>, len: usize, writable: bool) -> Region {
+        Region::borrowed(at, len, writable)
+    }
+
+    /// The program has lent memory back: accesses under way are waited for, and whatever is asked of the region from now on fails
+    /// ([`Closed`](super::AccessError::Closed)), through all its clones. Deregister it before, so that peers and operations hear of it. Nothing
+    /// happens to a region that is not lent.
+    pub fn end_loan(&self) {
+        self.close();
+    }
+}
+
 /// Lends one slice for reading while `body` runs.
 pub fn with_borrowed<R>(bytes: &[u8], body: impl FnOnce(&Region) -> R) -> R {
     scope(|scope| body(&scope.borrow(bytes)))
