@@ -61,7 +61,9 @@ fn check_untracked(engine: &mut RealEngine, region: &Region) -> Result<()> {
     match region.with_bytes(0, region.len() as u64, array) {
         Ok(Some(array)) => Err(Error::invalid(
             format!("lending {} bytes", region.len()),
-            format!("they belong to the shared array \"{array}\", whose pages may be elsewhere; copy them into other memory first"),
+            format!(
+                "they belong to the shared array \"{array}\", whose pages may be elsewhere; copy them into other memory first"
+            ),
         )),
         // A loan that is over is refused whatever it is used for.
         Ok(None) | Err(_) => Ok(()),

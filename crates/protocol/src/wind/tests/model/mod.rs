@@ -126,11 +126,13 @@ fn all_classes_exhaustively() {
 #[test]
 #[ignore = "many millions of states: in release, by cargo xtask soak"]
 fn all_classes_for_long() {
-    // With two lanes, those with fragments have millions of states as they are.
     let more = |case: Case| match case.long {
         [false, false, false] => Case { faults: Faults { losses: 2, repeats: 1, ..case.faults }, ..case },
         _ => case,
     };
-    let states = check_all(CASES.map(more));
+    // With two lanes, those with fragments have millions of states as they are: one goes twice, then, instead of a second one that is lost.
+    let repeated = CASES.into_iter().filter(|case| case.long.contains(&true) && case.faults.losses == 2);
+    let repeated = repeated.map(|case| Case { faults: Faults { losses: 1, repeats: 1, ..case.faults }, ..case });
+    let states = check_all(CASES.map(more).into_iter().chain(repeated));
     std::eprintln!("model: {states} states");
 }
