@@ -13,6 +13,7 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
 use rustix::fd::AsFd;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// What is said in the socket with a region's memory: this, key u64, length u64, line u32, rights u8, whether the owner makes fences u8.
 const GIFT: &[u8; 4] = b"give";
@@ -129,7 +130,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.neighbour(rank).is_some_and(|neighbour| neighbour.pair.grants.is_inside(region))
     }
 
-    /// Give up whom [`Engine::is_reached`] means, once they have been waited for the failure time: no copy takes that long (MEM-18.6).
+    /// How long those whom [`Engine::is_reached`] means are waited for: no copy takes longer (MEM-18.6).
+    #[must_use]
+    pub fn leave_time(&self, region: &Region) -> Duration {
+        /// Nanoseconds for a byte, at most: a tenth of what the slowest memory does.
+        const SLOWEST: u64 = 10;
+        self.failure_time + Duration::from_nanos((region.len() as u64).saturating_mul(SLOWEST))
+    }
+
+    /// Give up whom [`Engine::is_reached`] means.
     pub fn give_up_who_reaches(&mut self, region: &Region, now: Time) {
         for rank in self.neighbours.ranks.clone() {
             if self.is_inside(rank, region) {

@@ -265,12 +265,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.unfinished { None } else { self.peers.overlooked(now) }
     }
 
-    /// Peers of which nothing is heard for so long are given up.
-    #[must_use]
-    pub fn failure_time(&self) -> Duration {
-        self.failure_time
-    }
-
     /// Our rank.
     #[must_use]
     pub fn rank(&self) -> Rank {

@@ -287,7 +287,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn exchange_wanted(&mut self) {
         for wanted in std::mem::take(&mut self.neighbours.swaps.wanted) {
             if self.is_reached(wanted.lock.region()) {
-                if self.now - wanted.since <= self.failure_time {
+                if self.now - wanted.since <= self.leave_time(wanted.lock.region()) {
                     self.neighbours.swaps.wanted.push(wanted);
                     continue;
                 }

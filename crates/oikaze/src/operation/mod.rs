@@ -263,7 +263,8 @@ impl<T: Outcome> Operation<T> {
         self.is_done().then(|| self.wait_for(Duration::ZERO))
     }
 
-    /// End it, if it has not ended: its memory is not touched any more, nor read (but for datagrams that the network has already: WIND-5.5). Whether it took place at the peer is not known then.
+    /// End it, if it has not ended: its memory is not touched any more, nor read (but for datagrams that the network has already: WIND-5.5).
+    /// Whether it took place at the peer is not known then.
     ///
     /// # Errors
     /// What failed and why: most often that it was cancelled.

@@ -84,9 +84,9 @@ impl LocalRegion {
         });
     }
 
-    /// End the registration, and have the memory back: when this returns, nothing that was under way reads or writes it any more (but for datagrams that
-    /// the network has already, which may be read as late as they are received: WIND-5.5). Peers are shut out at once; operations of this node that use the memory are waited for within the job's time limit, and cancelled then. What is
-    /// begun with clones and slices of this region afterwards fails, and so does waiting for its words.
+    /// End the registration, and have the memory back: when this returns, nothing that was under way reads or writes it any more (but for
+    /// datagrams that the network has already, which may be read as late as they are received: WIND-5.5). Peers are shut out at once; operations
+    /// of this node that use the memory are waited for within the job's time limit, and cancelled then. What is begun with clones and slices of this region afterwards fails, and so does waiting for its words.
     ///
     /// If a neighbour is in the middle of writing there that was given up while its process lives (somebody has stopped it), the memory moves to other
     /// pages, at the same addresses, and what is written there by others in the course of this call may be lost.
@@ -215,11 +215,11 @@ impl LocalRegion {
         node.wait(None, || (!reached()).then_some(()));
     }
 
-    /// Nobody stays inside for longer than a copy takes: who does for the failure time is given up, and one that dies there is no neighbour any more.
+    /// Nobody stays inside for longer than a copy takes: who does is given up, and one that dies there is no neighbour any more.
     pub(super) fn wait_for_neighbours(&self) {
         let Inner { node, region, .. } = &*self.inner;
         let reached = || node.with_engine(|engine| engine.is_reached(region));
-        let deadline = Instant::now().checked_add(node.with_engine(|engine| engine.failure_time()));
+        let deadline = Instant::now().checked_add(node.with_engine(|engine| engine.leave_time(region)));
         if node.wait(deadline, || (!reached()).then_some(())).is_none() {
             node.change_engine(|engine| engine.give_up_who_reaches(region, node.now()));
         }

@@ -67,7 +67,8 @@ impl Scatter {
     /// Copy in, as the kernel would: for links that are none of the kernel's. Nothing happens if the bytes stick out.
     pub fn fill(&mut self, start: usize, bytes: &[u8]) {
         if let Some(at) = self.place(start, bytes.len()) {
-            // SAFETY: `place` has checked that so many bytes are ours to write; nobody outside this crate has a reference into a region.
+            // SAFETY: `place` has checked that so many bytes are ours to write; who reads there meanwhile is under
+            // the rule of `crate::memory` about races.
             unsafe { core::ptr::copy(bytes.as_ptr(), at, bytes.len()) }
         }
     }

@@ -180,7 +180,7 @@ impl Mapped {
         };
         let mapping = Arc::new(mapping.map_err(io::Error::other)?);
         let at = mapping.base();
-        // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes references into them. They are written
+        // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes `&mut` references into them. They are written
         // only where `rights` has WRITE (see `reaches`), and then the mapping is writable.
         let region = unsafe { Region::from_alias(mapping, at, len) };
         let asymmetric = *makes_fences && fences::are_asymmetric(Reach::Machine);
@@ -240,7 +240,7 @@ impl Mapped {
         }
         let done = self.inside(true, || {
             // SAFETY: `offset` is inside the mapping, and all of `bytes` behind it; where `rights` has WRITE it is writable. Bytes of another region
-            // of the same memory may overlap. Nobody makes references there.
+            // of the same memory may overlap. Who reads there meanwhile is under the rule of `crate::memory` about races.
             unsafe { copy(bytes, self.at.add(offset as usize)) };
             signal.is_none_or(|(at, add)| self.region.fetch_add(at, add).is_ok())
         });

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Nothing can touch the region afterwards: neither peers, nor answers in flight, nor datagrams that wait for the link. (None is being
-    /// handed to the kernel or received into the region now: that happens inside turns. What the kernel has already: WIND-5.5.) The region, if there was one. Operations of ours
-    /// that still use it are for the caller to wait for, or to cancel.
+    /// handed to the kernel or received into the region now: that happens inside turns. What the kernel has already: WIND-5.5.) The region, if
+    /// there was one. Operations of ours that still use it are for the caller to wait for, or to cancel.
     pub fn remove_region(&mut self, slot: u32) -> Option<Region> {
         if planted(Bug::KeepRegion) {
             return self.memory.region(slot).cloned();
