@@ -7,7 +7,6 @@ use oikaze::{
     Accumulation, AtomicOp, Block, Change, Class, Combine, CompletionQueue, Counter, Fifo, Handle, Job, LocalRegion, NumberKind,
     Operation, Region, RegionId, RegionSlice, RemoteFifo, RemoteId, RemoteRegion, Rights, Width, page_size,
 };
-use std::ptr::NonNull;
 use std::time::Duration;
 use support::{cluster, over_the_network};
 
@@ -204,24 +203,23 @@ fn pages_change_place(face: &Face, there: u64, here: u64, target: u64) {
     assert_eq!(words(&face.here(target), others, 2), [11, 22]);
 }
 
-/// MEM-19.3: memory of the program's, as `malloc` gives it, reached by peers and by operations here, and had back.
+/// MEM-19.3: memory of the program's, lent as [`Region::lent`] lends what `malloc` gives, reached by peers and by operations here, and had back.
 #[test]
 fn memory_of_another_language_is_registered_where_it_lies() {
     for settings in [over_the_network(&Settings::default()), Settings::default()] {
         cluster(2, &settings, |job| {
             let mut memory = vec![0_u64; LEN / 8];
-            let at = NonNull::new(memory.as_mut_ptr().cast()).unwrap();
-            // SAFETY: it is touched no more before the loan's end.
-            let lent = unsafe { Region::lent(at, LEN, true) };
-            let inbox = job.publish(&format!("of {}", job.rank()), lent.clone(), Rights::ALL).unwrap();
-            job.barrier().unwrap();
-            let there = job.peer(1 - job.rank()).unwrap().region(&format!("of {}", 1 - job.rank())).unwrap();
-            inbox.store_u64(8, 40 + u64::from(job.rank())).unwrap();
-            there.put(LEN as u64 / 2, inbox.slice(8..16).unwrap()).wait().unwrap();
-            there.fetch_add(0, 7).wait().unwrap();
-            job.barrier().unwrap();
-            inbox.deregister().unwrap().end_loan();
-            assert!(lent.load_u64(0).is_err(), "it is the program's again");
+            oikaze_os::memory::with_borrowed_mut(bytemuck::cast_slice_mut(&mut memory), |lent| {
+                let inbox = job.publish(&format!("of {}", job.rank()), lent.clone(), Rights::ALL).unwrap();
+                job.barrier().unwrap();
+                let there = job.peer(1 - job.rank()).unwrap().region(&format!("of {}", 1 - job.rank())).unwrap();
+                inbox.store_u64(8, 40 + u64::from(job.rank())).unwrap();
+                there.put(LEN as u64 / 2, inbox.slice(8..16).unwrap()).wait().unwrap();
+                there.fetch_add(0, 7).wait().unwrap();
+                job.barrier().unwrap();
+                inbox.deregister().unwrap().end_loan();
+                assert!(lent.load_u64(0).is_err(), "it is the program's again");
+            });
             assert_eq!([memory[0], memory[1], memory[LEN / 16]], [7, 40 + u64::from(job.rank()), 41 - u64::from(job.rank())]);
             job.barrier().unwrap();
         });

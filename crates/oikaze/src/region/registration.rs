@@ -86,7 +86,8 @@ impl LocalRegion {
 
     /// End the registration, and have the memory back: when this returns, nothing that was under way reads or writes it any more (but for
     /// datagrams that the network has already, which may be read as late as they are received: WIND-5.5). Peers are shut out at once; operations
-    /// of this node that use the memory are waited for within the job's time limit, and cancelled then. What is begun with clones and slices of this region afterwards fails, and so does waiting for its words.
+    /// of this node that use the memory are waited for within the job's time limit, and cancelled then. What is begun with clones and slices of
+    /// this region afterwards fails, and so does waiting for its words.
     ///
     /// If a neighbour is in the middle of writing there that was given up while its process lives (somebody has stopped it), the memory moves to other
     /// pages, at the same addresses, and what is written there by others in the course of this call may be lost.

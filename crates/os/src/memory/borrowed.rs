@@ -205,6 +205,18 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
+    fn what_is_lent_without_a_scope_is_reachable_until_the_loan_ends() {
+        let mut memory = [0_u8; 64];
+        // SAFETY: the bytes are touched no more before the loan's end.
+        let lent = unsafe { Region::lent(NonNull::from(&mut memory).cast(), memory.len(), true) };
+        let other = lent.clone();
+        lent.write(8, b"here").unwrap();
+        lent.end_loan();
+        assert_eq!(other.write(8, b"late"), Err(AccessError::Closed));
+        assert_eq!(&memory[8..12], b"here");
+    }
+
+    #[test]
     fn memory_is_reachable_inside_the_scope_and_not_after() {
         let mut source = *b"wind from behind";
         let kept = with_borrowed(&source, |region| {

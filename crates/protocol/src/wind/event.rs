@@ -42,9 +42,7 @@ pub enum Death {
     #[error("it damaged the memory that it shares with this node")]
     Damaged,
     /// The peer was let into memory of this node, was to leave it, and did not.
-    #[error(
-        "it was to leave memory of this node, and did not do so within the failure time: it is stopped there, or does not keep to what is agreed"
-    )]
+    #[error("it was to leave memory of this node, and did not in time: it is stopped there, or does not keep to what is agreed")]
     Stuck,
     /// The peer (or this end) said goodbye.
     #[error("the connection was closed")]

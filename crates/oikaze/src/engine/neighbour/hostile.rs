@@ -204,7 +204,7 @@ impl Mad {
         let len = random.of(&[0, 1, 8, 64, 100, 4096, RECORD_BODY]);
         let key = random.of(&self.keys);
         let heading = |kind| Heading { kind, class, head: head.len(), len: 0, flag: false };
-        match random.below(404) {
+        match random.below(402) {
             ..180 => self.put(heading(Kind::Whole), &[&head, &vec![0x66; len]]),
             180..220 => {
                 // One in pieces, which may come to its end.
@@ -305,5 +305,5 @@ fn a_mad_neighbour_harms_nobody() {
             println!("{} of {count} mad neighbours", seed + 1);
         }
     }
-    assert!(understood > count / 15, "of {count}, {understood} did what is granted, too: else little was tried");
+    assert!(understood > count / 10, "of {count}, {understood} did what is granted, too: else little was tried");
 }
