@@ -39,17 +39,14 @@ pub(super) fn suits(len: usize, pages: PageSize) -> Option<usize> {
     huge_page().filter(|size| pages == PageSize::Huge && len >= *size)
 }
 
-/// Private memory, of huge pages if they suit.
+/// Private memory, of huge pages if they suit. Small ones begin like huge ones, too: their page tables do, and pages that move between tables
+/// one by one cost an interrupt of each other processor for every table.
 pub(super) fn anonymous(len: usize, pages: PageSize) -> Result<Mapping, MemoryError> {
-    let (mapping, advice) = match suits(len, pages) {
-        Some(size) => (Mapping::anonymous_aligned(len, size)?, Advice::LinuxHugepage),
-        None => (Mapping::anonymous(len)?, Advice::LinuxNoHugepage),
-    };
-    // Less than a huge page has none anyway. A kernel without them refuses, and nothing is lost.
-    if huge_page().is_some_and(|size| len >= size) {
-        // SAFETY: a live mapping of ours; the advice changes none of its bytes.
-        let _ = unsafe { madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) };
-    }
+    let Some(size) = huge_page().filter(|size| len >= *size) else { return Mapping::anonymous(len) };
+    let mapping = Mapping::anonymous_aligned(len, size)?;
+    let advice = if pages == PageSize::Huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+    // SAFETY: a live mapping of ours; the advice changes none of its bytes. A kernel that refuses it does no harm.
+    let _ = unsafe { madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) };
     Ok(mapping)
 }
 

@@ -60,7 +60,7 @@ impl Mover {
         static NUMBERS: AtomicU32 = AtomicU32::new(1);
         let fd = uffd_sys::open_user_mode().or_else(|e| uffd_sys::open_full().map_err(|_| e))?;
         uffd_sys::handshake(&fd, feature::MOVER)?;
-        let small = Mutex::new(Spare::new(&fd, page_size())?);
+        let small = Mutex::new(Spare::new(&fd, huge_page().unwrap_or_else(page_size))?);
         let huge = huge_page().map(|size| Spare::new(&fd, size)).transpose()?.map(Mutex::new);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed).clamp(1, REFUSED - 1);
         let mover = Mover { fd, process: std::process::id(), number, small, huge };

@@ -10,7 +10,8 @@ use std::io;
 /// Bytes that change place at a time: so few that what the kernel keeps of their pages is still in the cache when they move again.
 pub(super) const CHUNK: usize = 2 << 20;
 
-/// Address space for one chunk, at any place within a unit: a huge page moves as one only between places that are congruent.
+/// Address space for one chunk, at any place within a unit, the size of a huge page: such a page moves as one only between places that are
+/// congruent, and small ones by one call for each page table that they are in, before or after.
 #[derive(Debug)]
 pub(super) struct Spare {
     mapping: Mapping,
@@ -18,7 +19,7 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// For chunks of up to [`CHUNK`] bytes, or one huge page if that is more; `unit` is the size of a page.
+    /// For chunks of up to [`CHUNK`] bytes, or one unit if that is more.
     pub fn new(fd: &OwnedFd, unit: usize) -> io::Result<Spare> {
         let len = CHUNK.max(unit) + unit;
         let mapping = Mapping::anonymous_aligned(len, unit).map_err(io::Error::other)?;

@@ -3,16 +3,20 @@
 use super::super::super::huge::huge_page;
 use super::super::super::{PageSize, Region, memory_left};
 use super::super::mover::Mover;
+use super::super::spare::CHUNK;
 use super::super::{Pages, copy, install, page_size, retract};
 use super::{Calibration, Crossovers};
+use crate::cpu::{Topology, pin_to_core};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::mm::{Advice, madvise};
 use std::time::{Duration, Instant};
 
-/// The two sizes.
+/// The two sizes (an exchange: this one and a chunk).
 const SMALL: usize = 32 << 10;
 const LARGE: usize = 1 << 20;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// How often each is tried, each time elsewhere.
 const TRIES: usize = 5;
 /// Which of them counts, from the quickest on: other programs that compute meanwhile make more than half of them slower, but not by chance
@@ -20,11 +24,10 @@ const TRIES: usize = 5;
 const COUNTS: usize = 1;
 /// Room for a try of each size.
 const STRIDE: usize = SMALL + LARGE;
-/// Room for all tries of one way.
-const SLAB: usize = TRIES * STRIDE;
-/// Ways that have a slab of their own in both pools: what one of them has touched is of no use to another, and by the time it comes to the
-/// second pass the first has driven it out of the cache.
-const SLABS: usize = 4;
+/// Room for all tries of one way, in whole chunks.
+const SLAB: usize = (TRIES * STRIDE).next_multiple_of(CHUNK);
+/// Ways that have a slab of their own in both pools: what one of them has touched is of no use to another.
+const SLABS: usize = 3;
 const POOL: usize = SLABS * SLAB;
 /// Less free memory than this, and nothing is measured.
 const ROOM: usize = 16 * POOL;
@@ -39,10 +42,11 @@ struct Cost {
 }
 
 impl Cost {
-    fn through(small: Duration, large: Duration) -> Cost {
-        let (small, large) = (small.as_nanos() as f64, large.as_nanos() as f64);
-        let byte = ((large - small) / (LARGE - SMALL) as f64).max(0.0);
-        Cost { call: small - byte * SMALL as f64, byte }
+    /// Through two sizes and what they took.
+    fn through((small, took_small): (usize, Duration), (large, took_large): (usize, Duration)) -> Cost {
+        let (took_small, took_large) = (took_small.as_nanos() as f64, took_large.as_nanos() as f64);
+        let byte = ((took_large - took_small) / (large - small) as f64).max(0.0);
+        Cost { call: took_small - byte * small as f64, byte }
     }
 
     /// Bytes from which on this is cheaper than `other`, in whole pages.
@@ -61,16 +65,24 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
         return None;
     }
     let pools = Pools::new(mover)?;
-    let alone = pools.crossovers();
+    // All memory is slower the first time, and pages that move for the first time take the kernel half as long again; programs use theirs often.
+    let _ = (pools.copies(), pools.exchanging(SMALL), pools.exchanging(CHUNK));
+    // Once: a thread that computes makes no copy dearer.
+    let copies = pools.copies();
+    let alone = pools.crossovers(copies);
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Some(Calibration { alone, beside: alone });
     }
     let (running, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    // On the processor of this thread, the other one would be interrupted by nothing.
+    let here = rustix::thread::sched_getcpu();
     let beside = std::thread::scope(|threads| {
         let busy = || {
+            let another = || Topology::detect().ok()?.cpus.into_iter().find(|cpu| *cpu != here);
+            let _ = another().map(pin_to_core);
             running.store(true, Ordering::Relaxed);
             while !over.load(Ordering::Relaxed) {
-                core::hint::spin_loop();
+                std::hint::black_box(());
             }
         };
         let started = std::thread::Builder::new().name("oikaze-measure".into()).spawn_scoped(threads, busy).is_ok();
@@ -78,11 +90,20 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
         while started && !running.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
-        let beside = if started { pools.crossovers() } else { alone };
+        let beside = if started { pools.crossovers(copies) } else { alone };
         over.store(true, Ordering::Relaxed);
         beside
     });
     Some(Calibration { alone, beside })
+}
+
+/// What bytes cost that are not moved.
+#[derive(Clone, Copy, Debug)]
+struct Copies {
+    /// One content over the other.
+    over: Cost,
+    /// Both change place.
+    exchange: Cost,
 }
 
 struct Pools<'m> {
@@ -101,11 +122,8 @@ impl<'m> Pools<'m> {
             mover.watch(memory, watched).then_some(region)
         };
         let (a, b) = (make(POOL, PageSize::Small)?, make(POOL, PageSize::Small)?);
-        // In the order in which they are measured, so that the first has been in the cache longest ago.
-        for slab in 0..SLABS {
-            a.fill((slab * SLAB) as u64, SLAB as u64, 1).ok()?;
-            b.fill((slab * SLAB) as u64, SLAB as u64, 1).ok()?;
-        }
+        a.fill(0, POOL as u64, 1).ok()?;
+        b.fill(0, POOL as u64, 1).ok()?;
         let shared = Region::shared(2 * LARGE).ok()?;
         let huge = match huge_page() {
             Some(size) if size <= POOL => make(size, PageSize::Huge).zip(make(size, PageSize::Huge)),
@@ -114,24 +132,59 @@ impl<'m> Pools<'m> {
         Some(Pools { mover, a, b, shared, huge })
     }
 
-    fn crossovers(&self) -> Crossovers {
+    /// A line every `step` bytes out of the caches, which may be larger than the pools. Elsewhere than on x86-64 programs cannot do that.
+    fn evict(&self, at: usize, len: usize, step: usize) {
+        #[cfg(target_arch = "x86_64")]
+        for line in (at..at + len).step_by(step) {
+            // SAFETY: callers stay within the pools; no bytes are changed.
+            unsafe {
+                core::arch::x86_64::_mm_clflush(start(&self.a).as_ptr().add(line));
+                core::arch::x86_64::_mm_clflush(start(&self.b).as_ptr().add(line));
+            }
+        }
+    }
+
+    fn copies(&self) -> Copies {
         let (a, b) = (start(&self.a), start(&self.b));
-        let look = |at, len| read(b, at, len);
+        let walk = |slab, act: &dyn Fn(usize, usize)| {
+            let cost = |len| {
+                typical(slab, len, |at| {
+                    self.evict(at, len, LINE);
+                    timed(|| act(at, len), || read(b, at, len))
+                })
+            };
+            Cost::through((SMALL, cost(SMALL)), (LARGE, cost(LARGE)))
+        };
         // SAFETY: a walk stays within the two pools, which are private, apart, watched and known to nobody else.
-        let copy = walk(0, |at, len| _ = unsafe { copy::copy(b.add(at), a.add(at), len) }, look);
+        let over = walk(0, &|at, len| _ = unsafe { copy::copy(b.add(at), a.add(at), len) });
         // SAFETY: as above.
-        let exchange = walk(1, |at, len| _ = unsafe { self.mover.exchange(a.add(at), b.add(at), len, false) }, look);
-        // SAFETY: as above.
-        let by_copy = walk(2, |at, len| _ = unsafe { copy::exchange(a.add(at), b.add(at), len) }, look);
+        let exchange = walk(2, &|at, len| _ = unsafe { copy::exchange(a.add(at), b.add(at), len) });
+        Copies { over, exchange }
+    }
+
+    fn crossovers(&self, copies: Copies) -> Crossovers {
+        // Beside another thread, calls that cost as much as a copy of `LARGE` would hide what a byte costs.
+        let exchange = Cost::through((SMALL, self.exchanging(SMALL)), (CHUNK, self.exchanging(CHUNK)));
         let moving = self.moving();
         let install = self.installing();
         Crossovers {
-            moving: moving.beats(copy),
-            taking: exchange.beats(copy),
-            exchange: exchange.beats(by_copy),
-            install: install.beats(copy),
-            huge: self.huge_from(by_copy),
+            moving: moving.beats(copies.over),
+            taking: exchange.beats(copies.over),
+            exchange: exchange.beats(copies.exchange),
+            install: install.beats(copies.over),
+            huge: self.huge_from(copies.exchange),
         }
+    }
+
+    fn exchanging(&self, len: usize) -> Duration {
+        let (a, b) = (start(&self.a), start(&self.b));
+        // SAFETY: as in `copies`.
+        let act = |at| _ = unsafe { self.mover.exchange(a.add(at), b.add(at), len, false) };
+        typical(1, len, |at| {
+            // What is looked at.
+            self.evict(at, len, page_size());
+            timed(|| act(at), || read(b, at, len))
+        })
     }
 
     /// From `a` to `b`, whose pages have been dropped, and back.
@@ -141,10 +194,10 @@ impl<'m> Pools<'m> {
             // SAFETY: within `b`, whose bytes are worth nothing.
             let _ = unsafe { madvise(b.add(at).as_ptr().cast(), len, Advice::LinuxDontNeed) };
         };
-        // SAFETY: as in `crossovers`.
+        // SAFETY: as in `copies`.
         let act = |at, len| _ = unsafe { self.mover.carry(b.add(at), a.add(at), len) };
         let cost = |len| {
-            typical(3, len, |at| {
+            typical(0, len, |at| {
                 before(at, len);
                 let took = timed(|| act(at, len), || read(b, at, len));
                 // SAFETY: as above.
@@ -152,7 +205,7 @@ impl<'m> Pools<'m> {
                 took
             })
         };
-        Cost::through(cost(SMALL), cost(LARGE))
+        Cost::through((SMALL, cost(SMALL)), (LARGE, cost(LARGE)))
     }
 
     fn installing(&self) -> Cost {
@@ -164,7 +217,7 @@ impl<'m> Pools<'m> {
                 timed(|| _ = install(place, pages), || read(view, 0, len))
             })
         };
-        Cost::through(cost(SMALL), cost(LARGE))
+        Cost::through((SMALL, cost(SMALL)), (LARGE, cost(LARGE)))
     }
 
     /// One huge page, beside its copy.
@@ -195,12 +248,6 @@ fn read(at: NonNull<u8>, first: usize, len: usize) {
     }
 }
 
-/// Its cost, at places of its own slab.
-fn walk(slab: usize, act: impl Fn(usize, usize), look: impl Fn(usize, usize)) -> Cost {
-    let cost = |len| typical(slab, len, |at| timed(|| act(at, len), || look(at, len)));
-    Cost::through(cost(SMALL), cost(LARGE))
-}
-
 /// What it takes to do something, and to look at it.
 fn timed(act: impl FnOnce(), look: impl FnOnce()) -> Duration {
     let begun = Instant::now();
@@ -209,10 +256,14 @@ fn timed(act: impl FnOnce(), look: impl FnOnce()) -> Duration {
     begun.elapsed()
 }
 
-/// Of tries at the places that a slab has for this size.
+/// Of tries at the places that a slab has for this size; those of a chunk are fewer, and used again.
 fn typical(slab: usize, len: usize, mut one: impl FnMut(usize) -> Duration) -> Duration {
-    let first = slab * SLAB + if len == SMALL { LARGE } else { 0 };
-    let mut all: [Duration; TRIES] = core::array::from_fn(|index| one(first + index * STRIDE));
+    let place = |index| match len {
+        CHUNK => index * CHUNK % SLAB,
+        SMALL => LARGE + index * STRIDE,
+        _ => index * STRIDE,
+    };
+    let mut all: [Duration; TRIES] = core::array::from_fn(|index| one(slab * SLAB + place(index)));
     all.sort_unstable();
     all[COUNTS]
 }
@@ -233,10 +284,11 @@ mod tests {
         assert_eq!(cost(1000.0, 0.11).beats(cost(0.0, 0.11)), None);
         assert_eq!(cost(0.0, 0.11).beats(cost(10.0, 0.11)), Some(page));
         assert_eq!(cost(0.0, 0.2).beats(cost(10.0, 0.11)), None);
-        let line = Cost::through(Duration::from_nanos(1000), Duration::from_nanos(1000 + (LARGE - SMALL) as u64));
+        let after = |nanos| Duration::from_nanos(nanos);
+        let line = Cost::through((SMALL, after(1000)), (LARGE, after(1000 + (LARGE - SMALL) as u64)));
         assert!((line.byte - 1.0).abs() < 1e-9);
         // A machine that was interrupted: slower for less.
-        assert!(Cost::through(Duration::from_nanos(1000), Duration::from_nanos(10)).byte == 0.0);
+        assert!(Cost::through((SMALL, after(1000)), (LARGE, after(10))).byte == 0.0);
     }
 
     #[test]
