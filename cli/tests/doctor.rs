@@ -49,7 +49,7 @@ fn a_damaged_measurement_is_told_and_harms_nothing() {
     };
     let found = |lines: &[Line], what: &str| lines.iter().find(|line| line["what"] == what).cloned();
     let (sound, before) = look();
-    for damage in [&b"oikaze placement 3\nhalf"[..], b"", &[0xff; 5000]] {
+    for damage in [&b"oikaze placement 4\nhalf"[..], b"", &[0xff; 5000]] {
         fs::write(&file, damage).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let (status, now) = look();

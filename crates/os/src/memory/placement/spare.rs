@@ -11,7 +11,7 @@ use std::io;
 pub(super) const CHUNK: usize = 2 << 20;
 
 /// Address space for one chunk, at any place within a unit, the size of a huge page: such a page moves as one only between places that are
-/// congruent, and small ones by one call for each page table that they are in, before or after.
+/// congruent, and small ones interrupt the other processors once for each page table that they are in, before or after.
 #[derive(Debug)]
 pub(super) struct Spare {
     mapping: Mapping,

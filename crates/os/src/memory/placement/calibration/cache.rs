@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Of all forms of the file …
 const KIND: &str = "oikaze placement ";
 /// … and of this one; another is measured anew.
-const FORM: &str = "oikaze placement 3";
+const FORM: &str = "oikaze placement 4";
 
 /// Why a file is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -194,7 +194,7 @@ mod tests {
         let good = text(&example(), "here");
         assert_eq!(parse(&good, "here"), Ok(Some(example())));
         assert_eq!(parse(&good, "elsewhere"), Ok(None));
-        assert_eq!(parse(&good.replacen('3', "2", 1), "here"), Ok(None), "another form");
+        assert_eq!(parse(&good.replacen('4', "3", 1), "here"), Ok(None), "another form");
         for at in 0..good.len() {
             assert!(!matches!(parse(&good[..at], "here"), Ok(Some(_))), "cut at {at}");
         }
