@@ -86,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn large_regions_begin_at_huge_pages_and_small_ones_ask_for_none() {
+    fn large_regions_begin_where_huge_pages_do_and_those_of_small_ones_ask_for_none() {
         let Some(size) = huge_page() else { return };
-        for region in [Region::shared(2 * size + 1).unwrap(), Region::private(2 * size + 1).unwrap()] {
+        let small = Region::private_of(2 * size + 1, PageSize::Small).unwrap();
+        for region in [&Region::shared(2 * size + 1).unwrap(), &Region::private(2 * size + 1).unwrap(), &small] {
             assert!(region.view_ptr().addr().is_multiple_of(size), "{region:?}");
         }
-        let small = Region::private_of(2 * size, PageSize::Small).unwrap();
         small.fill(0, 2 * size as u64, 1).unwrap();
         assert_eq!(field(&small, "AnonHugePages:"), 0);
     }

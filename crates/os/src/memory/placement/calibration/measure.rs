@@ -26,9 +26,13 @@ const COUNTS: usize = 1;
 const STRIDE: usize = SMALL + LARGE;
 /// Room for all tries of one way, in whole chunks.
 const SLAB: usize = (TRIES * STRIDE).next_multiple_of(CHUNK);
-/// Ways that have a slab of their own in both pools: what one of them has touched is of no use to another.
-const SLABS: usize = 3;
-const POOL: usize = SLABS * SLAB;
+/// Slabs of both pools, so that what one way has touched is of no use to another: what is copied over (and moved, when that has been measured) …
+const COPIED: usize = 0;
+/// … what is exchanged by moves …
+const EXCHANGED: usize = 1;
+/// … and what is exchanged by copies.
+const EXCHANGED_BY_COPY: usize = 2;
+const POOL: usize = 3 * SLAB;
 /// Less free memory than this, and nothing is measured.
 const ROOM: usize = 16 * POOL;
 
@@ -149,20 +153,20 @@ impl<'m> Pools<'m> {
     fn copies(&self) -> Copies {
         let (a, b) = (start(&self.a), start(&self.b));
         // What is copied is in no cache, and what is there must be written back first, as in a program that copies much.
-        for slab in [0, 2] {
+        for slab in [COPIED, EXCHANGED_BY_COPY] {
             self.evict(slab * SLAB, SLAB, LINE);
         }
         for pool in [&self.a, &self.b] {
-            let _ = pool.fill(SLAB as u64, SLAB as u64, 1);
+            let _ = pool.fill((EXCHANGED * SLAB) as u64, SLAB as u64, 1);
         }
         let walk = |slab, act: &dyn Fn(usize, usize)| {
             let cost = |len| typical(slab, len, |at| timed(|| act(at, len), || read(b, at, len)));
             Cost::through((SMALL, cost(SMALL)), (LARGE, cost(LARGE)))
         };
         // SAFETY: a walk stays within the two pools, which are private, apart, watched and known to nobody else.
-        let over = walk(0, &|at, len| _ = unsafe { copy::copy(b.add(at), a.add(at), len) });
+        let over = walk(COPIED, &|at, len| _ = unsafe { copy::copy(b.add(at), a.add(at), len) });
         // SAFETY: as above.
-        let exchange = walk(2, &|at, len| _ = unsafe { copy::exchange(a.add(at), b.add(at), len) });
+        let exchange = walk(EXCHANGED_BY_COPY, &|at, len| _ = unsafe { copy::exchange(a.add(at), b.add(at), len) });
         Copies { over, exchange }
     }
 
@@ -184,7 +188,7 @@ impl<'m> Pools<'m> {
         let (a, b) = (start(&self.a), start(&self.b));
         // SAFETY: as in `copies`.
         let act = |at| _ = unsafe { self.mover.exchange(a.add(at), b.add(at), len, false) };
-        typical(1, len, |at| {
+        typical(EXCHANGED, len, |at| {
             // What is looked at.
             self.evict(at, len, page_size());
             timed(|| act(at), || read(b, at, len))
@@ -201,7 +205,7 @@ impl<'m> Pools<'m> {
         // SAFETY: as in `copies`.
         let act = |at, len| _ = unsafe { self.mover.carry(b.add(at), a.add(at), len) };
         let cost = |len| {
-            typical(0, len, |at| {
+            typical(COPIED, len, |at| {
                 before(at, len);
                 let took = timed(|| act(at, len), || read(b, at, len));
                 // SAFETY: as above.
