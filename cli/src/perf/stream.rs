@@ -53,15 +53,17 @@ impl Bench<'_> {
         // Copied as they are sent, and the last of some ordered ones tells of all.
         let are_copied = test == Test::Message && size <= COPIED;
         let told_together = if are_copied && class != Class::Unordered { batch } else { 1 };
+        let (last, mut untold) = (first + count - 1, 0);
         let mut flying = VecDeque::with_capacity(window);
         // Of one buffer that is used again and again, one slice.
         let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
         let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
             if are_copied {
                 let sent = peer.send(class, turn as u64, &self.payload);
-                let sent_by_now = turn + 1 - first;
-                if sent_by_now == count || sent_by_now.is_multiple_of(told_together) {
+                untold += 1;
+                if turn == last || untold == told_together {
                     flying.push_back(sent);
+                    untold = 0;
                 }
                 return Ok(());
             }

@@ -100,6 +100,7 @@ impl Heading {
     ///
     /// # Errors
     /// It makes no sense, or the record would not end before the ring does (MEM-16.2).
+    #[inline]
     pub fn decode(word: u64, left: usize) -> Result<Heading, Damaged> {
         let [a, b, c, d, kind, class, head, flag] = word.to_le_bytes();
         let len = usize::try_from(u32::from_le_bytes([a, b, c, d])).map_err(|_| Damaged)?;

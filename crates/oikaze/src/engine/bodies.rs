@@ -1,6 +1,5 @@
 //! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as much as receiving them.
 
-use arrayvec::ArrayVec;
 use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT, BODY_SHORT};
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,9 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Body(Kind);
 
 enum Kind {
-    Short(ArrayVec<u8, BODY_SHORT>),
+    Short { len: u8, words: Words },
     Long { bytes: Vec<u8>, home: Option<Arc<Bodies>> },
 }
+
+/// Bytes in words, so that they come from where they have arrived, and stay, in registers: read as they were not written they would have to be written
+/// first, behind all that was stored before.
+pub(super) type Words = [[u8; 8]; BODY_SHORT / 8];
 
 /// Buffers that no message has at present, of which the latest were used last.
 #[derive(Debug, Default)]
@@ -33,7 +36,7 @@ impl Body {
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
         match &mut self.0 {
-            Kind::Short(bytes) => bytes.to_vec(),
+            Kind::Short { len, words } => short(*len, words).to_vec(),
             Kind::Long { bytes, home } => {
                 *home = None;
                 std::mem::take(bytes)
@@ -47,23 +50,21 @@ impl Body {
         Self(Kind::Long { bytes, home })
     }
 
-    /// The first so many of the bytes that `fill` writes; none if they are not short.
+    /// The first so many of these bytes.
     #[inline]
-    pub(super) fn short(len: usize, fill: impl FnOnce(&mut [u8; BODY_SHORT])) -> Option<Self> {
-        if len > BODY_SHORT {
-            return None;
-        }
-        let mut bytes = [0; BODY_SHORT];
-        fill(&mut bytes);
-        let mut bytes = ArrayVec::from(bytes);
-        bytes.truncate(len);
-        Some(Self(Kind::Short(bytes)))
+    pub(super) fn short(len: usize, words: Words) -> Self {
+        Self(Kind::Short { len: len.min(BODY_SHORT) as u8, words })
     }
+}
+
+/// The first so many of these bytes.
+fn short(len: u8, words: &Words) -> &[u8] {
+    words.as_flattened().get(..len.into()).unwrap_or_default()
 }
 
 impl Default for Body {
     fn default() -> Self {
-        Self(Kind::Short(ArrayVec::new()))
+        Self(Kind::Short { len: 0, words: Words::default() })
     }
 }
 
@@ -95,7 +96,7 @@ impl Deref for Body {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Kind::Short(bytes) => bytes,
+            Kind::Short { len, words } => short(*len, words),
             Kind::Long { bytes, .. } => bytes,
         }
     }
@@ -110,7 +111,7 @@ impl AsRef<[u8]> for Body {
 impl Clone for Body {
     fn clone(&self) -> Self {
         match &self.0 {
-            Kind::Short(bytes) => Self(Kind::Short(bytes.clone())),
+            Kind::Short { len, words } => Self(Kind::Short { len: *len, words: *words }),
             Kind::Long { bytes, .. } => bytes.clone().into(),
         }
     }

@@ -65,62 +65,63 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Some(position)
     }
 
-    /// A message for the user, straight out of a neighbour's ring, if it is the oldest there; nothing that arrived earlier is waiting to be
-    /// read. The neighbour is to be woken if it sleeps.
+    /// Whose message is the oldest for the user, if it is in a neighbour's ring, or was taken out together with one before, and nothing that arrived
+    /// earlier is waiting to be read: [`Engine::hand_out`] follows. The neighbour is to be woken if it sleeps.
     ///
     /// Of one who sends many, some more are taken at once, and kept for who comes next: each record is in its writer's cache, and the processor
     /// fetches several at a time if no locked instruction stands between.
     #[inline]
-    pub fn take_straight(&mut self, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
+    pub fn make_ready(&mut self, from: Option<Rank>, sends_many: bool) -> Option<Rank> {
         if self.owes_a_look() {
             return None;
         }
-        let arrived = match self.arrived.front() {
-            Some(next) => {
-                let ahead = self.ahead.count();
-                let fits = ahead > 0 && from.is_none_or(|from| next.from == from);
-                self.ahead.set(ahead - usize::from(fits));
-                if fits { self.arrived.pop_front() } else { None }
-            }
-            None => self.take_from_rings(from, if sends_many { STRAIGHT_TOGETHER } else { 1 }),
-        }?;
-        if let Some(neighbour) = self.peers.neighbour_mut(arrived.from) {
-            neighbour.handed(arrived.body.len() as u64, self.ahead.count() == 0);
+        if self.arrived.is_empty() {
+            self.take_from_rings(from, if sends_many { STRAIGHT_TOGETHER } else { 1 });
+        }
+        let ahead = self.ahead.count();
+        let next = self.arrived.front().filter(|next| ahead > 0 && from.is_none_or(|from| next.from == from))?;
+        self.ahead.set(ahead - 1);
+        if let Some(neighbour) = self.peers.neighbour_mut(next.from) {
+            neighbour.handed(next.body.len() as u64, ahead == 1);
         }
         self.straight += 1;
-        Some(arrived)
+        Some(next.from)
     }
 
+    /// What was made ready. (It is not looked into on its way: it would be moved in other pieces than it was written in, which waits for the writes.)
     #[inline]
-    fn take_from_rings(&mut self, from: Option<Rank>, most: usize) -> Option<Arrived> {
-        let first = match from {
+    pub fn hand_out(&mut self) -> Option<Arrived> {
+        self.arrived.pop_front()
+    }
+
+    /// Take the oldest messages of a neighbour, so many at most.
+    #[inline]
+    fn take_from_rings(&mut self, from: Option<Rank>, most: usize) {
+        match from {
             Some(rank) => self.take_straight_from(rank, most),
             // One after the other: none is to wait for ever because others say much.
             None => {
                 let count = self.neighbours.ranks.len();
                 let first = self.neighbours.first;
-                (first..first + count).find_map(|at| {
-                    let arrived = self.take_straight_from(*self.neighbours.ranks.get(at % count)?, most)?;
-                    self.neighbours.first = at % count + 1;
-                    Some(arrived)
-                })
+                for at in first..first + count {
+                    let Some(rank) = self.neighbours.ranks.get(at % count) else { return };
+                    self.take_straight_from(*rank, most);
+                    if !self.arrived.is_empty() {
+                        self.neighbours.first = at % count + 1;
+                        break;
+                    }
+                }
             }
-        };
-        if !self.arrived.is_empty() {
-            self.ahead.set(self.arrived.len());
         }
-        first
+        self.ahead.set(self.arrived.len());
     }
 
     #[inline]
-    fn take_straight_from(&mut self, from: Rank, most: usize) -> Option<Arrived> {
+    fn take_straight_from(&mut self, from: Rank, most: usize) {
         let Self { peers, bodies, arrived, .. } = self;
-        let mut first = None;
-        peers.neighbour_mut(from)?.take_straight(most, bodies, |class, tag, body| {
-            let next = Arrived { from, class, tag, body };
-            if first.is_none() { first = Some(next) } else { arrived.push_back(next) }
-        });
-        first
+        if let Some(neighbour) = peers.neighbour_mut(from) {
+            neighbour.take_straight(most, bodies, |class, tag, body| arrived.push_back(Arrived { from, class, tag, body }));
+        }
     }
 
     /// Settle `completion` as the message that went straight to this neighbour and ends at this position.

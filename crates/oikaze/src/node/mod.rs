@@ -73,6 +73,7 @@ pub(crate) struct Node {
     neighbours: Option<OwnedFd>,
     /// The rings to them, seen from outside; and what is to be known of messages that went straight into them.
     passages: Passages,
+    pace: straight::Pace,
     ways: Ways,
     fences: Arc<Fences>,
     tracker: Option<Arc<dyn Tracker>>,
@@ -116,6 +117,7 @@ impl Node {
         let neighbours = neighbours.map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
         let (passages, fences) = (engine.passages(), engine.fences());
         let node = Arc::new(Self {
+            pace: straight::Pace::new(passages.count()),
             passages,
             ways: Ways::default(),
             engine: Turnstile::new(engine),

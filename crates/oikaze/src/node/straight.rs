@@ -5,14 +5,58 @@ use super::{Node, RealEngine, Way};
 use crate::engine::{Arrived, Passage};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Looks at the rings between two idle turns, of all neighbours together: a turn looks at much else, and at the clock.
 const GLANCES: usize = 32;
 /// Looks for a message, at the rings of all neighbours together, before a thread becomes the driver to wait for it: about a microsecond.
 const MOMENT: usize = 32;
-/// Pauses between two of them. Each look takes the cache line of the next record from who is about to write it: one who sends many gets some records
-/// ahead meanwhile, and waits for a line once for all of them.
+/// Pauses between two of them. Each look takes the cache line of the next record from who is about to write it.
 const PAUSES: usize = 2;
+/// The same in a stream: its writer gets some records ahead meanwhile, and the lines of all of them come together, each once.
+const PAUSES_IN_STREAM: usize = 32;
+/// A message that is found by so many looks has come soon, and so many of those in a row are a stream. An answer to what the reader itself has said
+/// takes several looks, so that no exchange of messages is one.
+const SOON: usize = 2;
+const STREAM: usize = 16;
+
+/// How messages come.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Looks of one thread before it becomes the driver.
+    looks: usize,
+    /// Messages in a row that came soon. Threads may overwrite each other's counts: it is a hint.
+    soon: AtomicUsize,
+}
+
+impl Pace {
+    /// From so many neighbours.
+    pub fn new(neighbours: usize) -> Pace {
+        Pace { looks: (MOMENT / neighbours.max(1)).max(1), soon: AtomicUsize::new(0) }
+    }
+
+    #[inline]
+    fn is_stream(&self) -> bool {
+        self.soon.load(Ordering::Relaxed) >= STREAM
+    }
+
+    /// A message was found, after so many looks in vain.
+    #[inline]
+    fn found_after(&self, looks: usize) {
+        if looks >= SOON {
+            return self.found_nothing();
+        }
+        let soon = self.soon.load(Ordering::Relaxed);
+        if soon < STREAM {
+            self.soon.store(soon + 1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn found_nothing(&self) {
+        self.soon.store(0, Ordering::Relaxed);
+    }
+}
 
 impl Node {
     /// Send a message straight into a neighbour's ring: the position there that settles it. Not if the engine is taken, or if what was asked for
@@ -39,8 +83,7 @@ impl Node {
     pub fn take_soon(&self, from: Option<Rank>) -> Option<Arrived> {
         // From a node that shares no memory with this one nothing comes this way.
         let shares = from.is_none_or(|from| self.passages.of(from).is_some());
-        let looks = if shares && self.spins_on_words() { MOMENT / self.passages.count().max(1) } else { 1 };
-        self.take_within(looks.max(1), from)
+        self.take_within(if shares && self.spins_on_words() { self.pace.looks } else { 1 }, from)
     }
 
     /// A message that is there.
@@ -50,25 +93,34 @@ impl Node {
 
     #[inline]
     fn take_within(&self, looks: usize, from: Option<Rank>) -> Option<Arrived> {
+        let in_stream = self.pace.is_stream();
         for look in 0..looks {
             if look > 0 {
-                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+                let pauses = if in_stream && look == 1 { PAUSES_IN_STREAM } else { PAUSES };
+                (0..pauses).for_each(|_| std::hint::spin_loop());
             }
-            if let Some(arrived) = self.take_mail(from) {
+            if self.mailbox.len() > 0
+                && let Some(arrived) = self.take_mail(from)
+            {
                 return Some(arrived);
             }
             if self.passages.have_records() {
+                self.pace.found_after(look);
                 // Who finds something without waiting for it finds more.
-                return self.take_straight_at_once(from, look == 0).or_else(|| self.take_by_a_turn(from));
+                return match self.make_ready_at_once(from, look == 0 || in_stream) {
+                    Some(ready) => ready.hand_out(),
+                    None => self.take_by_a_turn(from),
+                };
             }
         }
+        self.pace.found_nothing();
         None
     }
 
-    /// As [`Node::take_straight`], for a thread that does not drive.
+    /// As [`Node::make_ready`], for a thread that does not drive.
     #[inline]
-    fn take_straight_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
-        if self.helper.is_asleep() { None } else { self.take_out(from, sends_many) }
+    fn make_ready_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
+        if self.helper.is_asleep() { None } else { self.make_ready(from, sends_many) }
     }
 
     /// A turn, for all that is not messages between neighbours.
@@ -91,17 +143,20 @@ impl Node {
     /// A message that is in a neighbour's ring, and is the oldest for whoever asks.
     #[inline]
     pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
-        if self.passages.have_records() { self.take_out(from, false) } else { None }
+        if self.passages.have_records() { self.make_ready(from, false)?.hand_out() } else { None }
     }
 
     #[inline]
-    fn take_out(&self, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
+    fn make_ready(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
         let mut engine = self.engine.try_enter_often()?;
         // Only who is in the engine puts messages there.
-        let taken = if self.mailbox.len() == 0 { engine.take_straight(from, sends_many) } else { None };
-        drop(engine);
-        self.after_leaving_to(taken.as_ref().and_then(|arrived| self.passages.of(arrived.from)));
-        taken
+        let peer = if self.mailbox.len() == 0 { engine.make_ready(from, sends_many) } else { None };
+        if peer.is_none() {
+            drop(engine);
+            self.after_leaving();
+            return None;
+        }
+        Some(Ready { node: self, engine, peer: peer? })
     }
 
     /// As [`Node::after_leaving`], having put something into a ring, or settled it.
@@ -125,5 +180,48 @@ impl Node {
         }
         std::hint::spin_loop();
         None
+    }
+}
+
+/// A message that is the oldest for whoever asked, and the engine that has it.
+struct Ready<'n> {
+    node: &'n Node,
+    engine: Inside<'n, RealEngine>,
+    peer: Rank,
+}
+
+impl Ready<'_> {
+    #[inline]
+    fn hand_out(mut self) -> Option<Arrived> {
+        let arrived = self.engine.hand_out();
+        drop(self.engine);
+        self.node.after_leaving_to(self.node.passages.of(self.peer));
+        arrived
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_soon_again_and_again_is_a_stream_and_an_exchange_is_none() {
+        let pace = Pace::new(1);
+        (0..1000).for_each(|_| pace.found_after(SOON));
+        assert!(!pace.is_stream(), "each was an answer");
+        for n in 0..STREAM {
+            assert!(!pace.is_stream(), "after {n}");
+            pace.found_after(n % SOON);
+        }
+        assert!(pace.is_stream());
+        pace.found_after(0);
+        assert!(pace.is_stream());
+        pace.found_nothing();
+        assert!(!pace.is_stream());
+    }
+
+    #[test]
+    fn a_thread_looks_as_long_at_many_neighbours_as_at_one_but_at_least_once() {
+        assert_eq!([0, 1, 4, 1000].map(|neighbours| Pace::new(neighbours).looks), [MOMENT, MOMENT, MOMENT / 4, 1]);
     }
 }

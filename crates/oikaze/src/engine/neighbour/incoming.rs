@@ -132,27 +132,31 @@ impl Incoming {
         Ok((count, delivery))
     }
 
-    /// Take the oldest record for a user who waits for it, if it is a whole message for users and nothing is in its way: its class, its tag, its
-    /// body. All else, and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several together.
+    /// Take the oldest record for a user who waits for it, if it is a whole message for users and nothing is in its way: `each` is given its class, its
+    /// tag, its body; its length. All else, and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several together.
     #[inline]
-    pub fn take_straight(&mut self, reader: &mut Reader, bodies: &Arc<Bodies>) -> Option<(Class, u64, Body)> {
+    pub fn take_straight(
+        &mut self,
+        reader: &mut Reader,
+        bodies: &Arc<Bodies>,
+        each: &mut impl FnMut(Class, u64, Body),
+    ) -> Option<usize> {
         let heading = reader.peek().ok()??;
         if heading.kind != Kind::Whole || heading.head != USER_HEAD || self.arriving.is_some() || self.has_untold() {
             return None;
         }
-        let mut head = [0; USER_HEAD];
-        reader.read(0, &mut head);
-        let tag = rma::user_tag(head)?;
+        let tag = rma::user_tag(reader.bytes(0))?;
         let len = heading.len - USER_HEAD;
         self.charge(len as u64).ok()?;
-        let body = Body::short(len, |bytes| reader.read(USER_HEAD, bytes)).unwrap_or_else(|| {
-            let mut bytes = bodies.lend(len);
-            reader.append(USER_HEAD, len, &mut bytes);
-            Body::new(bytes, bodies)
-        });
         self.messages += 1;
+        if len <= BODY_SHORT {
+            let words = std::array::from_fn(|word| reader.bytes(USER_HEAD + 8 * word));
+            each(heading.class, tag, Body::short(len, words));
+        } else {
+            each(heading.class, tag, long_body(len, reader, bodies));
+        }
         reader.pass(heading);
-        Some((heading.class, tag, body))
+        Some(len)
     }
 
     /// MEM-16.4: what was refused is told first.
@@ -357,6 +361,14 @@ impl Incoming {
     pub fn said_goodbye(&self) -> bool {
         self.goodbye
     }
+}
+
+/// That of the oldest record, a user's.
+#[inline(never)]
+fn long_body(len: usize, reader: &Reader, bodies: &Arc<Bodies>) -> Body {
+    let mut bytes = bodies.lend(len);
+    reader.append(USER_HEAD, len, &mut bytes);
+    Body::new(bytes, bodies)
 }
 
 /// The first word of the oldest record.

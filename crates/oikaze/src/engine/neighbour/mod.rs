@@ -145,10 +145,9 @@ impl Neighbour {
         let (mut count, mut bytes) = (0, 0);
         while count < most
             && bytes < STRAIGHT_BYTES_TOGETHER
-            && let Some((class, tag, body)) = self.incoming.take_straight(&mut self.pair.inward, bodies)
+            && let Some(len) = self.incoming.take_straight(&mut self.pair.inward, bodies, &mut each)
         {
-            (count, bytes) = (count + 1, bytes + body.len());
-            each(class, tag, body);
+            (count, bytes) = (count + 1, bytes + len);
         }
         if count > 0 {
             self.pair.inward.settle(self.pair.inward.position());

@@ -132,11 +132,9 @@ impl Outgoing {
         if self.closed || body.len() > RECORD_BODY || self.waiting() > 0 || !self.credit.is_there(charge, writer) {
             return None;
         }
-        let heading = Heading { kind: Kind::Whole, class, head: USER_HEAD, len: 0, flag: false };
-        let len = USER_HEAD + body.len();
-        let end = match put_user(heading, tag, body, writer) {
+        let end = match put_user(class, tag, body, writer) {
             Ok(end) => end,
-            Err(_) if writer.await_room(len) => put_user(heading, tag, body, writer).ok()?,
+            Err(_) if writer.await_room(USER_HEAD + body.len()) => put_user(class, tag, body, writer).ok()?,
             Err(_) => return None,
         };
         self.posted += 1;

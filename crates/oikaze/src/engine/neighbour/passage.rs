@@ -98,10 +98,10 @@ impl Passages {
         self.all.len()
     }
 
-    /// Is something in any of them, or was it taken out ahead of its reader?
+    /// Was something taken out of them ahead of its reader, or is something in any? (In this order: to look at a ring takes its line from who writes it.)
     #[inline]
     #[must_use]
     pub fn have_records(&self) -> bool {
-        self.all.iter().any(|passage| passage.has_record()) || self.ahead.count() > 0
+        self.ahead.count() > 0 || self.all.iter().any(|passage| passage.has_record())
     }
 }

@@ -2,9 +2,9 @@
 
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Full, Part, STEP_BODY, Writer};
-use oikaze_protocol::neighbour::Heading;
+use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
-use oikaze_protocol::wind::{Body, Rows, Segment};
+use oikaze_protocol::wind::{Body, Class, Rows, Segment};
 use std::ops::Range;
 
 /// What became of an attempt to put a record in.
@@ -65,18 +65,28 @@ pub(super) fn put(
 /// What fits into a step goes there word by word, from registers: put together in memory and read again as it was not written, it would have to wait
 /// until all that was stored before has reached the cache, that is, the record before this one.
 #[inline]
-pub(super) fn put_user(heading: Heading, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
-    let (head, len) = (user_head(tag), USER_HEAD + body.len());
+pub(super) fn put_user(class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+    let len = USER_HEAD + body.len();
     if len > STEP_BODY {
-        return writer.put(heading, &[Part::Bytes(&head), Part::Bytes(body)]);
+        return put_longer(class, tag, body, writer);
     }
-    let [kind, ..] = head;
+    let [kind, ..] = user_head(tag);
     let (chunks, rest) = body.as_chunks::<8>();
     let words = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).chain([short_word(rest)]);
     // The kind takes the first byte: each word begins with the last byte of the one before.
     let mut last = u64::from(kind);
     let shifted = [tag].into_iter().chain(words).map(|word| std::mem::replace(&mut last, word >> 56) | word << 8);
-    writer.put_step(heading, len, shifted)
+    writer.put_step(user_heading(class), len, shifted)
+}
+
+fn user_heading(class: Class) -> Heading {
+    Heading { kind: Kind::Whole, class, head: USER_HEAD, len: 0, flag: false }
+}
+
+/// Apart, so that a short one's heading need not be in memory.
+#[inline(never)]
+fn put_longer(class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+    writer.put(user_heading(class), &[Part::Bytes(&user_head(tag)), Part::Bytes(body)])
 }
 
 /// The word of up to seven bytes, read in two pieces that may overlap.

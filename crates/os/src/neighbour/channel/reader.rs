@@ -5,6 +5,7 @@ use super::MAKES_FENCES;
 use super::layout::{REFUSALS, RING};
 use super::{ASLEEP, Full, HEARD, REFUSED, RETURNED, SETTLED, offset, place, refusal_place};
 use crate::neighbour::memory::{Memory, Ordering};
+use oikaze_protocol::limits::RECORD_STEP;
 use oikaze_protocol::neighbour::{Damaged, HEADING, Heading, Kind};
 use oikaze_protocol::wind::Refusal;
 use std::sync::Arc;
@@ -53,8 +54,7 @@ impl Reader {
             if heading.kind != Kind::Skip {
                 return Ok(Some(heading));
             }
-            self.head += (HEADING + heading.len) as u64;
-            self.seen.store(self.head, Ordering::Relaxed);
+            self.go_to(self.head + (HEADING + heading.len) as u64);
         }
         Err(Damaged)
     }
@@ -65,17 +65,43 @@ impl Reader {
         self.memory.read(place(self.head) + HEADING + from, into);
     }
 
+    /// So many bytes of the oldest record, from there.
+    #[inline]
+    #[must_use]
+    pub fn bytes<const N: usize>(&self, from: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.read(from, &mut bytes);
+        bytes
+    }
+
     /// Append a copy of bytes of the oldest record.
     pub fn append(&self, from: usize, len: usize, into: &mut Vec<u8>) {
         self.memory.append(place(self.head) + HEADING + from, len, into);
     }
 
     /// The oldest record is done with. The position behind it.
+    ///
+    /// One step is guessed by a branch, not computed from the heading: the processor fetches the next record while it waits for this one.
     #[inline]
     pub fn pass(&mut self, heading: Heading) -> u64 {
-        self.head += heading.stride() as u64;
-        self.seen.store(self.head, Ordering::Relaxed);
+        if heading.stride() == RECORD_STEP {
+            self.go_to(self.head + RECORD_STEP as u64);
+        } else {
+            self.pass_longer(heading);
+        }
         self.head
+    }
+
+    /// Apart, so that the branch stays one.
+    #[inline(never)]
+    fn pass_longer(&mut self, heading: Heading) {
+        self.go_to(self.head + heading.stride() as u64);
+    }
+
+    #[inline]
+    fn go_to(&mut self, position: u64) {
+        self.head = position;
+        self.seen.store(position, Ordering::Relaxed);
     }
 
     /// How far records have been passed.

@@ -1,6 +1,15 @@
 //! Messages that go straight into the ring and out of it (MEM-16.9).
 
 use super::*;
+use crate::engine::{Arrived, Engine};
+use oikaze_os::link::Link;
+use oikaze_protocol::coherence::Pages;
+
+/// A message that is in a ring, or was taken out together with one before.
+fn take_straight<L: Link, P: Pages>(engine: &mut Engine<L, P>, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
+    engine.make_ready(from, sends_many)?;
+    engine.hand_out()
+}
 
 /// MEM-16.9: messages that go straight, and those that do not, arrive in the order in which they were sent, each once, in whichever way they
 /// are taken; each is settled when it was taken, not before.
@@ -36,7 +45,7 @@ fn messages_that_go_straight_and_others_keep_their_order() {
                 two.turn();
                 std::iter::from_fn(|| two.b.engine.take_arrived()).for_each(&mut read);
             }
-            1..6 => std::iter::from_fn(|| two.b.engine.take_straight(Some(0), n % 3 > 0)).take(3).for_each(&mut read),
+            1..6 => std::iter::from_fn(|| take_straight(&mut two.b.engine, Some(0), n % 3 > 0)).take(3).for_each(&mut read),
             _ => {}
         }
     }
@@ -68,7 +77,7 @@ fn flushes_and_fences_count_what_went_straight() {
     assert!(fence.is_done() && !held.is_done() && !flush.is_done() && !told.is_done());
     assert_eq!(two.a.engine.send_straight(1, Class::Ordered, 11, b"past the fence"), None);
     for tag in 0..5 {
-        assert_eq!(two.b.engine.take_straight(None, false).unwrap().tag, tag);
+        assert_eq!(take_straight(&mut two.b.engine, None, false).unwrap().tag, tag);
     }
     two.a.turn(two.now);
     assert!(told.is_done() && !flush.is_done() && !held.is_done());
@@ -97,7 +106,7 @@ fn what_goes_straight_waits_its_turn() {
     let each = 8192;
     for n in 0..3 * CREDIT / each {
         assert!(two.a.engine.send_straight(1, Class::Unordered, n, &vec![1; each as usize]).is_some(), "{n}");
-        assert_eq!(two.b.engine.take_straight(Some(0), n % 3 > 0).unwrap().tag, n);
+        assert_eq!(take_straight(&mut two.b.engine, Some(0), n % 3 > 0).unwrap().tag, n);
         if n % 64 > 60 {
             two.turn();
         }
@@ -113,10 +122,12 @@ fn after_some_messages_that_went_straight_a_look_is_due() {
     while two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() {
         sent += 1;
     }
-    let taken = std::iter::from_fn(|| two.b.engine.take_straight(None, true)).count();
+    let taken = std::iter::from_fn(|| take_straight(&mut two.b.engine, None, true)).count();
     assert_eq!((sent, taken), (STRAIGHT_A_TURN as usize, STRAIGHT_A_TURN as usize));
     two.turn();
-    assert!(two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() && two.b.engine.take_straight(None, true).is_some());
+    assert!(
+        two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() && take_straight(&mut two.b.engine, None, true).is_some()
+    );
 }
 
 /// MEM-16.7: of what went straight to a neighbour that has ended, what it had taken is done.
@@ -124,7 +135,7 @@ fn after_some_messages_that_went_straight_a_look_is_due() {
 fn what_went_straight_to_one_that_ends_is_told_apart() {
     let Two { mut a, mut b, now } = Two::new();
     let [taken, left] = [1, 2].map(|tag| a.engine.send_straight(1, Class::Ordered, tag, b"a word").unwrap());
-    assert_eq!(b.engine.take_straight(None, false).unwrap().tag, 1);
+    assert_eq!(take_straight(&mut b.engine, None, false).unwrap().tag, 1);
     let flush = a.ask(Request::Flush { peer: None });
     a.turn(now);
     drop(b);
@@ -174,7 +185,7 @@ fn say(pair: &mut Pair, times: usize) {
 fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
     let (mut node, [mut one, mut other]) = between_two();
     say(&mut one, 1);
-    assert_eq!(node.engine.take_straight(None, true).unwrap().from, 1);
+    assert_eq!(take_straight(&mut node.engine, None, true).unwrap().from, 1);
     assert!(node.engine.send_straight(2, Class::Ordered, 0, b"a word").is_some());
     say(&mut one, 20);
     say(&mut other, 20);
@@ -191,7 +202,7 @@ fn straight_messages_of_two_are_taken_in_turn() {
         let (mut node, mut others) = between_two();
         others.iter_mut().for_each(|other| say(other, 2 * together));
         let taken: Vec<Rank> = std::iter::from_fn(|| {
-            let arrived = node.engine.take_straight(None, sends_many)?;
+            let arrived = take_straight(&mut node.engine, None, sends_many)?;
             node.engine.send_straight(1, Class::Ordered, 0, b"a word")?;
             Some(arrived.from)
         })
@@ -207,16 +218,16 @@ fn messages_taken_ahead_are_read_next() {
     let positions: Vec<u64> = (0..12).map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap()).collect();
     let passages = [two.a.engine.passages(), two.b.engine.passages()];
     let is_settled = |n: usize| passages[0].of(1).unwrap().outcome(positions[n]).is_some();
-    assert_eq!(two.b.engine.take_straight(None, true).unwrap().tag, 0);
+    assert_eq!(take_straight(&mut two.b.engine, None, true).unwrap().tag, 0);
     assert!(is_settled(STRAIGHT_TOGETHER - 1) && !is_settled(STRAIGHT_TOGETHER));
-    assert_eq!(two.b.engine.take_straight(Some(0), true).unwrap().tag, 1);
-    assert!(two.b.engine.take_straight(Some(1), true).is_none(), "those are of another");
+    assert_eq!(take_straight(&mut two.b.engine, Some(0), true).unwrap().tag, 1);
+    assert!(take_straight(&mut two.b.engine, Some(1), true).is_none(), "those are of another");
     assert!(passages[1].have_records() && two.b.engine.has_more(), "who looks finds them");
     two.b.turn(two.now);
     for tag in 2..12 {
         assert_eq!(two.b.engine.take_arrived().unwrap().tag, tag);
     }
-    assert!(!passages[1].have_records() && two.b.engine.take_straight(None, true).is_none());
+    assert!(!passages[1].have_records() && take_straight(&mut two.b.engine, None, true).is_none());
 }
 
 /// What lies in the ring of one that is over nobody looks for any more.
