@@ -13,11 +13,13 @@ const GLANCES: usize = 32;
 const MOMENT: usize = 32;
 /// Pauses between two of them. Each look takes the cache line of the next record from who is about to write it.
 const PAUSES: usize = 2;
-/// The same in a stream: its writer gets some records ahead meanwhile, and the lines of all of them come together, each once.
-const PAUSES_IN_STREAM: usize = 32;
-/// A message that is found by so many looks has come soon, and so many of those in a row are a stream. An answer to what the reader itself has said
-/// takes several looks, so that no exchange of messages is one.
+/// A message that is found by so many looks has come soon. An answer to what the reader itself has said takes more of them, so that no exchange of
+/// messages is a stream.
 const SOON: usize = 2;
+/// Of a stream the reader waits once for as many pauses as messages have come soon in a row, but for so many at most: its writer gets some records
+/// ahead meanwhile, and their lines come together, each once. That takes at most half as long again as the stream has taken so far.
+const LONGEST: usize = 128;
+/// From so many in a row on it takes several together.
 const STREAM: usize = 16;
 
 /// How messages come.
@@ -35,9 +37,10 @@ impl Pace {
         Pace { looks: (MOMENT / neighbours.max(1)).max(1), soon: AtomicUsize::new(0) }
     }
 
+    /// Messages in a row that came soon.
     #[inline]
-    fn is_stream(&self) -> bool {
-        self.soon.load(Ordering::Relaxed) >= STREAM
+    fn soon(&self) -> usize {
+        self.soon.load(Ordering::Relaxed)
     }
 
     /// A message was found, after so many looks in vain.
@@ -46,8 +49,8 @@ impl Pace {
         if looks >= SOON {
             return self.found_nothing();
         }
-        let soon = self.soon.load(Ordering::Relaxed);
-        if soon < STREAM {
+        let soon = self.soon();
+        if soon < LONGEST {
             self.soon.store(soon + 1, Ordering::Relaxed);
         }
     }
@@ -93,10 +96,10 @@ impl Node {
 
     #[inline]
     fn take_within(&self, looks: usize, from: Option<Rank>) -> Option<Arrived> {
-        let in_stream = self.pace.is_stream();
+        let soon = self.pace.soon();
         for look in 0..looks {
             if look > 0 {
-                let pauses = if in_stream && look == 1 { PAUSES_IN_STREAM } else { PAUSES };
+                let pauses = if look == 1 { soon.max(PAUSES) } else { PAUSES };
                 (0..pauses).for_each(|_| std::hint::spin_loop());
             }
             if self.mailbox.len() > 0
@@ -107,7 +110,7 @@ impl Node {
             if self.passages.have_records() {
                 self.pace.found_after(look);
                 // Who finds something without waiting for it finds more.
-                return match self.make_ready_at_once(from, look == 0 || in_stream) {
+                return match self.make_ready_at_once(from, look == 0 || soon >= STREAM) {
                     Some(ready) => ready.hand_out(),
                     None => self.take_by_a_turn(from),
                 };
@@ -208,16 +211,13 @@ mod tests {
     fn what_comes_soon_again_and_again_is_a_stream_and_an_exchange_is_none() {
         let pace = Pace::new(1);
         (0..1000).for_each(|_| pace.found_after(SOON));
-        assert!(!pace.is_stream(), "each was an answer");
-        for n in 0..STREAM {
-            assert!(!pace.is_stream(), "after {n}");
+        assert_eq!(pace.soon(), 0, "each was an answer");
+        for n in 0..2 * LONGEST {
+            assert_eq!(pace.soon(), n.min(LONGEST));
             pace.found_after(n % SOON);
         }
-        assert!(pace.is_stream());
-        pace.found_after(0);
-        assert!(pace.is_stream());
         pace.found_nothing();
-        assert!(!pace.is_stream());
+        assert_eq!(pace.soon(), 0);
     }
 
     #[test]
