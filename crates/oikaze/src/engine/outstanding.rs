@@ -25,12 +25,20 @@ struct Epochs {
 
 impl Outstanding {
     /// An operation to this peer begins: its epoch.
+    #[inline]
     pub fn begin(&mut self, peer: Rank) -> u32 {
-        let peer = peer as usize;
+        match self.peers.get_mut(peer as usize).and_then(Epochs::begin_another) {
+            Some(epoch) => epoch,
+            None => self.begin_first(peer as usize),
+        }
+    }
+
+    #[cold]
+    fn begin_first(&mut self, peer: usize) -> u32 {
         if peer >= self.peers.len() {
             self.peers.resize_with(peer + 1, Epochs::default);
         }
-        self.peers.get_mut(peer).map_or(0, Epochs::begin)
+        self.peers.get_mut(peer).map_or(0, Epochs::begin_first)
     }
 
     /// An operation of that epoch has ended.
@@ -69,11 +77,15 @@ impl Outstanding {
 }
 
 impl Epochs {
-    fn begin(&mut self) -> u32 {
-        match self.counts.back_mut() {
-            Some(open) => *open += 1,
-            None => self.counts.push_back(1),
-        }
+    /// In the open epoch, if there is one.
+    #[inline]
+    fn begin_another(&mut self) -> Option<u32> {
+        *self.counts.back_mut()? += 1;
+        Some(self.open())
+    }
+
+    fn begin_first(&mut self) -> u32 {
+        self.counts.push_back(1);
         self.open()
     }
 

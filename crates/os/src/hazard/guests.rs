@@ -154,6 +154,20 @@ impl<T> Drop for Guest<T> {
         // SAFETY: the house of this number was built with what is inside of it, and stands while a guest is there.
         let house = unsafe { &*House::<T>::at(self.0) };
         if let Some(count) = house.count()
+            && let Some(_inside) = house.hazard.enter_by_mark()
+        {
+            count.0.store(count.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+        } else {
+            self.leave_uncounted(house);
+        }
+    }
+}
+
+impl<T> Guest<T> {
+    /// Apart: it is seldom, and what is not called has nothing to save.
+    #[cold]
+    fn leave_uncounted(&self, house: &House<T>) {
+        if let Some(count) = house.count()
             && let Some(_inside) = house.hazard.enter()
         {
             count.0.store(count.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);

@@ -80,6 +80,16 @@ impl Hazard {
         self.enter_by(place(), light)
     }
 
+    /// The same, if this thread's mark is free.
+    #[inline]
+    fn enter_by_mark(&self) -> Option<Inside<'_>> {
+        let mark = place().and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0)?;
+        mark.0.store(self.name(), Ordering::Release);
+        let inside = Inside { hazard: self, mark: Some(mark) };
+        light();
+        (!self.over.load(Ordering::Acquire)).then_some(inside)
+    }
+
     #[inline]
     fn enter_by(&self, place: Option<usize>, light: impl FnOnce()) -> Option<Inside<'_>> {
         // A thread that is inside something else already has its mark in use.

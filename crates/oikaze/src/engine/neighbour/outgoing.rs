@@ -132,11 +132,11 @@ impl Outgoing {
         if self.closed || body.len() > RECORD_BODY || self.waiting() > 0 || !self.credit.is_there(charge, writer) {
             return None;
         }
-        let end = match put_user(class, tag, body, writer) {
-            Ok(end) => end,
-            Err(_) if writer.await_room(USER_HEAD + body.len()) => put_user(class, tag, body, writer).ok()?,
-            Err(_) => return None,
-        };
+        let len = USER_HEAD + body.len();
+        if !writer.has_room(len) && !writer.await_room(len) {
+            return None;
+        }
+        let end = put_user(class, tag, body, writer).ok()?;
         self.posted += 1;
         self.credit.take(charge);
         Some(end)

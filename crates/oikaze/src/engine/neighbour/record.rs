@@ -64,7 +64,8 @@ pub(super) fn put(
 ///
 /// What fits into a step goes there word by word, from registers: put together in memory and read again as it was not written, it would have to wait
 /// until all that was stored before has reached the cache, that is, the record before this one.
-#[inline]
+// Each call would save registers, behind all that is to be stored in the ring.
+#[inline(always)]
 pub(super) fn put_user(class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
     let len = USER_HEAD + body.len();
     if len > STEP_BODY {

@@ -124,6 +124,16 @@ impl<T> Gate<T> {
     /// The same, for a thread that comes again soon, and stays for a moment: it may become the favourite.
     #[inline]
     pub fn try_enter_often(&self) -> Option<Inside<'_, T>> {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & FAVOURED != 0 && place() == Some(word >> PLACE_SHIFT) {
+            return self.enter_as_favourite(word);
+        }
+        self.enter_to_be_favoured()
+    }
+
+    /// Apart, for the favourite's sake: what is not called has nothing to save.
+    #[inline(never)]
+    fn enter_to_be_favoured(&self) -> Option<Inside<'_, T>> {
         let mut inside = self.try_enter()?;
         if inside.mark.is_none() {
             inside.mark = self.favour();

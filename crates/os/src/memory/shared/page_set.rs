@@ -43,8 +43,13 @@ impl PageSet {
     }
 
     /// Which array has any of these bytes in its view, by address?
+    #[inline]
     #[must_use]
     pub fn tracks(&self, bytes: &[u8]) -> Option<&Arc<SharedMemory>> {
+        if self.arrays.is_empty() { None } else { self.find(bytes) }
+    }
+
+    fn find(&self, bytes: &[u8]) -> Option<&Arc<SharedMemory>> {
         let (start, end) = (bytes.as_ptr() as usize, bytes.as_ptr() as usize + bytes.len());
         self.iter().find(|memory| {
             let view = memory.view();

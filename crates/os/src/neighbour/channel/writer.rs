@@ -83,6 +83,7 @@ impl Writer {
     }
 
     /// Would a record with so many bytes behind its heading find room?
+    #[inline]
     pub fn has_room(&mut self, len: usize) -> bool {
         let needed = self.needed(stride(len));
         self.free() >= needed || (self.look() && self.free() >= needed)
