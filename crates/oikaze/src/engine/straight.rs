@@ -120,7 +120,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn take_straight_from(&mut self, from: Rank, most: usize) {
         let Self { peers, bodies, arrived, .. } = self;
         if let Some(neighbour) = peers.neighbour_mut(from) {
-            neighbour.take_straight(most, bodies, |class, tag, body| arrived.push_back(Arrived { from, class, tag, body }));
+            neighbour.take_straight(most, bodies, |class, tag, body| {
+                // Made when there is room for it, it is written where it stays.
+                arrived.extend(std::iter::once_with(|| Arrived { from, class, tag, body }));
+            });
         }
     }
 
