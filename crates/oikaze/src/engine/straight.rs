@@ -66,26 +66,29 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Whose message is the oldest for the user, if it is in a neighbour's ring, or was taken out together with one before, and nothing that arrived
-    /// earlier is waiting to be read: [`Engine::hand_out`] follows. The neighbour is to be woken if it sleeps.
+    /// earlier is waiting to be read; and whether the neighbour was told something, so that it is to be woken if it sleeps. [`Engine::hand_out`] follows.
     ///
     /// Of one who sends many, some more are taken at once, and kept for who comes next: each record is in its writer's cache, and the processor
     /// fetches several at a time if no locked instruction stands between.
     #[inline]
-    pub fn make_ready(&mut self, from: Option<Rank>, sends_many: bool) -> Option<Rank> {
+    pub fn make_ready(&mut self, from: Option<Rank>, sends_many: bool) -> Option<(Rank, bool)> {
         if self.owes_a_look() {
             return None;
         }
-        if self.arrived.is_empty() {
+        let is_first = self.arrived.is_empty();
+        if is_first {
             self.take_from_rings(from, if sends_many { STRAIGHT_TOGETHER } else { 1 });
         }
         let ahead = self.ahead.count();
         let next = self.arrived.front().filter(|next| ahead > 0 && from.is_none_or(|from| next.from == from))?;
         self.ahead.set(ahead - 1);
+        // Of those that were taken out together it is told when they are, and when the last of them is handed out.
+        let is_told = ahead == 1 || is_first;
         if let Some(neighbour) = self.peers.neighbour_mut(next.from) {
             neighbour.handed(next.body.len() as u64, ahead == 1);
         }
         self.straight += 1;
-        Some(next.from)
+        Some((next.from, is_told))
     }
 
     /// What was made ready. (It is not looked into on its way: it would be moved in other pieces than it was written in, which waits for the writes.)

@@ -153,13 +153,13 @@ impl Node {
     fn make_ready(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
         let mut engine = self.engine.try_enter_often()?;
         // Only who is in the engine puts messages there.
-        let peer = if self.mailbox.len() == 0 { engine.make_ready(from, sends_many) } else { None };
-        if peer.is_none() {
+        let ready = if self.mailbox.len() == 0 { engine.make_ready(from, sends_many) } else { None };
+        let Some((peer, is_told)) = ready else {
             drop(engine);
             self.after_leaving();
             return None;
-        }
-        Some(Ready { node: self, engine, peer: peer? })
+        };
+        Some(Ready { node: self, engine, told: is_told.then_some(peer) })
     }
 
     /// As [`Node::after_leaving`], having put something into a ring, or settled it.
@@ -190,7 +190,8 @@ impl Node {
 struct Ready<'n> {
     node: &'n Node,
     engine: Inside<'n, RealEngine>,
-    peer: Rank,
+    /// Who was told something, and may sleep.
+    told: Option<Rank>,
 }
 
 impl Ready<'_> {
@@ -198,7 +199,7 @@ impl Ready<'_> {
     fn hand_out(mut self) -> Option<Arrived> {
         let arrived = self.engine.hand_out();
         drop(self.engine);
-        self.node.after_leaving_to(self.node.passages.of(self.peer));
+        self.node.after_leaving_to(self.told.and_then(|peer| self.node.passages.of(peer)));
         arrived
     }
 }
