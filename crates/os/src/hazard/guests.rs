@@ -158,15 +158,17 @@ impl<T> Drop for Guest<T> {
         {
             count.0.store(count.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
         } else {
-            self.leave_uncounted(house);
+            self.leave_otherwise();
         }
     }
 }
 
 impl<T> Guest<T> {
-    /// Apart: it is seldom, and what is not called has nothing to save.
+    /// Where this thread's mark is in use, or the host has gone. Apart, for the sake of the others: what is not called has nothing to save.
     #[cold]
-    fn leave_uncounted(&self, house: &House<T>) {
+    fn leave_otherwise(&self) {
+        // SAFETY: as in `drop`. (No argument: the last to leave takes it down.)
+        let house = unsafe { &*House::<T>::at(self.0) };
         if let Some(count) = house.count()
             && let Some(_inside) = house.hazard.enter()
         {
