@@ -71,10 +71,12 @@ impl Mailbox {
     }
 
     /// The oldest message that fits, and what is to be asked of the engine then.
+    #[inline]
     pub fn take(&self, from: Option<Rank>) -> Option<(Arrived, Option<Request>)> {
-        if self.waiting.load(Ordering::Acquire) == 0 {
-            return None;
-        }
+        if self.waiting.load(Ordering::Acquire) == 0 { None } else { self.take_out(from) }
+    }
+
+    fn take_out(&self, from: Option<Rank>) -> Option<(Arrived, Option<Request>)> {
         let mut inside = lock(&self.inside);
         let at = inside.messages.iter().position(|arrived| from.is_none_or(|from| arrived.from == from))?;
         let (arrived, request) = inside.remove(at)?;

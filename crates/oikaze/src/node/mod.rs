@@ -287,6 +287,7 @@ impl Node {
     }
 
     /// A message for the user, the oldest that fits.
+    #[inline]
     pub fn take_mail(&self, from: Option<Rank>) -> Option<Arrived> {
         let (arrived, read) = self.mailbox.take(from)?;
         if let Some(read) = read {

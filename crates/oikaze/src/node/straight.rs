@@ -102,9 +102,7 @@ impl Node {
                 let pauses = if look == 1 { soon.max(PAUSES) } else { PAUSES };
                 (0..pauses).for_each(|_| std::hint::spin_loop());
             }
-            if self.mailbox.len() > 0
-                && let Some(arrived) = self.take_mail(from)
-            {
+            if let Some(arrived) = self.take_mail(from) {
                 return Some(arrived);
             }
             if self.passages.have_records() {

@@ -158,7 +158,7 @@ impl<T> Drop for Guest<T> {
         {
             count.0.store(count.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
         } else {
-            self.leave_otherwise();
+            self.leave_uncounted();
         }
     }
 }
@@ -166,14 +166,10 @@ impl<T> Drop for Guest<T> {
 impl<T> Guest<T> {
     /// Where this thread's mark is in use, or the host has gone. Apart, for the sake of the others: what is not called has nothing to save.
     #[cold]
-    fn leave_otherwise(&self) {
+    fn leave_uncounted(&self) {
         // SAFETY: as in `drop`. (No argument: the last to leave takes it down.)
         let house = unsafe { &*House::<T>::at(self.0) };
-        if let Some(count) = house.count()
-            && let Some(_inside) = house.hazard.enter()
-        {
-            count.0.store(count.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
-        } else if house.gone(1) {
+        if house.gone(1) {
             // SAFETY: the host has gone, and so have all other guests.
             unsafe { House::<T>::take_down(self.0) };
         }

@@ -83,25 +83,26 @@ impl Hazard {
     /// The same, if this thread's mark is free.
     #[inline]
     fn enter_by_mark(&self) -> Option<Inside<'_>> {
-        let mark = place().and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0)?;
-        mark.0.store(self.name(), Ordering::Release);
-        let inside = Inside { hazard: self, mark: Some(mark) };
-        light();
-        (!self.over.load(Ordering::Acquire)).then_some(inside)
+        self.set(free_mark(place())?).unless_over(light)
     }
 
     #[inline]
     fn enter_by(&self, place: Option<usize>, light: impl FnOnce()) -> Option<Inside<'_>> {
-        // A thread that is inside something else already has its mark in use.
-        let mark = place.and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0);
-        match mark {
-            // Whoever waited for the hazard that it was inside before may see this one's name instead.
-            Some(mark) => mark.0.store(self.name(), Ordering::Release),
-            None => _ = self.counted.fetch_add(1, Ordering::Relaxed),
-        }
-        let inside = Inside { hazard: self, mark };
-        light();
-        (!self.over.load(Ordering::Acquire)).then_some(inside)
+        let inside = match free_mark(place) {
+            Some(mark) => self.set(mark),
+            None => {
+                self.counted.fetch_add(1, Ordering::Relaxed);
+                Inside { hazard: self, mark: None }
+            }
+        };
+        inside.unless_over(light)
+    }
+
+    #[inline]
+    fn set(&self, mark: &'static Mark) -> Inside<'_> {
+        // Whoever waited for the hazard that it was inside before may see this one's name instead.
+        mark.0.store(self.name(), Ordering::Release);
+        Inside { hazard: self, mark: Some(mark) }
     }
 
     /// Nobody gets in any more; who has got in is [inside](Hazard::is_inside).
@@ -146,6 +147,20 @@ fn light() {
 #[cfg(not(all(test, loom)))]
 fn heavy() {
     fences::heavy(Reach::Process);
+}
+
+/// A thread that is inside something else already has its mark in use.
+#[inline]
+fn free_mark(place: Option<usize>) -> Option<&'static Mark> {
+    place.and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0)
+}
+
+impl Inside<'_> {
+    #[inline]
+    fn unless_over(self, light: impl FnOnce()) -> Option<Self> {
+        light();
+        (!self.hazard.over.load(Ordering::Acquire)).then_some(self)
+    }
 }
 
 impl Drop for Inside<'_> {

@@ -363,7 +363,7 @@ impl Incoming {
     }
 }
 
-/// That of the oldest record, a user's.
+/// The body of the oldest record, a user's message that is not short. Apart, so that a short one stays in registers.
 #[inline(never)]
 fn long_body(len: usize, reader: &Reader, bodies: &Arc<Bodies>) -> Body {
     let mut bytes = bodies.lend(len);
@@ -373,9 +373,7 @@ fn long_body(len: usize, reader: &Reader, bodies: &Arc<Bodies>) -> Body {
 
 /// The first word of the oldest record.
 fn word(reader: &Reader) -> u64 {
-    let mut bytes = [0; 8];
-    reader.read(0, &mut bytes);
-    u64::from_le_bytes(bytes)
+    u64::from_le_bytes(reader.bytes(0))
 }
 
 /// Bytes of the oldest record, copied out.

@@ -84,6 +84,11 @@ unsafe impl<T: Send> Sync for Gate<T> {}
 // SAFETY: a shared `Inside` gives out nothing but a shared reference to what is inside.
 unsafe impl<T: Sync> Sync for Inside<'_, T> {}
 
+#[inline]
+fn favours_this_thread(word: u32) -> bool {
+    word & FAVOURED != 0 && place() == Some(word >> PLACE_SHIFT)
+}
+
 impl<T> Gate<T> {
     /// Open.
     pub fn new(inside: T) -> Gate<T> {
@@ -104,11 +109,11 @@ impl<T> Gate<T> {
     #[inline]
     pub fn try_enter(&self) -> Option<Inside<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
+        if favours_this_thread(word) {
+            return self.enter_as_favourite(word);
+        }
         if word & FAVOURED != 0 {
-            return match place() {
-                Some(place) if place == word >> PLACE_SHIFT => self.enter_as_favourite(word),
-                _ => self.enter_out_of_favour(),
-            };
+            return self.enter_out_of_favour();
         }
         // Seen late, this says that somebody is in who has just left: so it would have been a moment ago.
         if word & TAKEN != 0 {
@@ -125,7 +130,7 @@ impl<T> Gate<T> {
     #[inline]
     pub fn try_enter_often(&self) -> Option<Inside<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
-        if word & FAVOURED != 0 && place() == Some(word >> PLACE_SHIFT) {
+        if favours_this_thread(word) {
             return self.enter_as_favourite(word);
         }
         self.enter_to_be_favoured()
