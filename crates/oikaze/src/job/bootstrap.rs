@@ -47,6 +47,33 @@ pub trait Bootstrap: Send + Sync {
     fn abort(&self, why: &str);
     /// Why the job was ended, if it was. Cheap: known without asking anybody.
     fn aborted(&self) -> Option<String>;
+    /// Node processes that have ended so far, as their launcher saw it. Cheap: known without asking anybody.
+    fn ended(&self) -> Vec<NodeEnd> {
+        Vec::new()
+    }
+    /// Registers a function to call after each new [`NodeEnd`] and after an abort; called at once if there is one already.
+    /// It runs on the thread that reads from the store and must not block.
+    fn on_news(&self, _call: Box<dyn Fn() + Send + Sync>) {}
+    /// Tells the launcher that survivors go on after the death of a node (`oikaze run --keep-going`).
+    fn keep_going(&self) {}
+    /// Registers the function that answers questions of other nodes and of the launcher ([`Bootstrap::ask_node`]). It runs on a
+    /// thread of its own and may block.
+    fn on_question(&self, _answer: Box<dyn Fn(&str) -> String + Send + Sync>) {}
+    /// Asks another node a question in text through the launcher. `None`: no answer within the limit, or no launcher.
+    fn ask_node(&self, _rank: u32, _question: &str, _limit: Duration) -> Option<String> {
+        None
+    }
+}
+
+/// How the process of a node ended, as its launcher saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeEnd {
+    /// Rank of the node.
+    pub rank: u32,
+    /// Predicate of a sentence that begins with "node 2": `was killed by signal 9 (SIGKILL)`.
+    pub how: String,
+    /// True if the process ended with status 0.
+    pub success: bool,
 }
 
 /// A job of one node, without launcher: the store is a map in this process.

@@ -14,7 +14,7 @@ pub(crate) mod neighbours;
 mod secret;
 pub mod store;
 
-pub use bootstrap::{Alone, Bootstrap, KEY_MAX, VALUE_MAX};
+pub use bootstrap::{Alone, Bootstrap, KEY_MAX, NodeEnd, VALUE_MAX};
 pub use checksum::Checksum;
 pub use environment::Settings;
 pub use error::JobError;
