@@ -1,6 +1,6 @@
 //! A FIFO at its owner: what peers have pushed is taken out, by any number of threads.
 
-use crate::node::Node;
+use crate::node::{Needs, Node};
 use crate::region::{LocalRegion, RemoteId};
 use crate::{Error, Job, Result, Rights};
 use oikaze_os::memory::Region;
@@ -77,7 +77,7 @@ impl Fifo {
             Err(error) => Some(Err(error)),
         };
         let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
-        let outcome = self.node.wait(deadline, || self.node.next_or_loss(None, &mut popped));
+        let outcome = self.node.wait(deadline, || self.node.next_or_loss(None, Needs::Memory, &mut popped));
         Ok(self.node.awaited(what, begun, outcome)??)
     }
 }

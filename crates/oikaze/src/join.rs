@@ -69,6 +69,15 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
         bootstrap.abort(&error.to_string());
         return Err(error);
     }
+    if bootstrap.settings().keep_going {
+        node.keep_going();
+    }
+    let told = Arc::downgrade(&node);
+    bootstrap.on_news(Box::new(move || {
+        if let Some(node) = told.upgrade() {
+            node.take_launcher_news();
+        }
+    }));
     Ok(Job { node, bootstrap, tracker, limit, failure_time, tracking, left: false, handles: Handles::new() })
 }
 

@@ -30,6 +30,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
 
+mod builder;
 mod completion;
 pub mod engine;
 mod error;
@@ -46,11 +47,13 @@ mod refused;
 mod region;
 mod remote;
 mod role;
+mod run;
 mod scope;
 mod shared;
 mod statistics;
 mod sync;
 
+pub use builder::{JobBuilder, OnDeath};
 pub use completion::{Completed, CompletionQueue, Counter, Counts};
 pub use engine::{Arrived, Body};
 pub use error::{Error, Result};
@@ -69,6 +72,7 @@ pub use operation::{Operation, Outcome};
 pub use refused::RefusedAccess;
 pub use region::{LocalRegion, RegionSlice, RemoteId};
 pub use remote::{COPY_MAX, Peer, RemoteFifo, RemoteRegion, RemoteSignal, RemoteWord};
+pub use run::run;
 pub use scope::Scope;
 pub use shared::{Element, LockGuard, ReadGuard, SharedArray, WriteGuard};
 pub use statistics::NodeStatistics;

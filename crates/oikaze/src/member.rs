@@ -5,7 +5,7 @@ use crate::engine::{Request, Value};
 use crate::fifo::Fifo;
 use crate::handle::Handles;
 use crate::job::Bootstrap;
-use crate::node::Node;
+use crate::node::{Needs, Node};
 use crate::region::LocalRegion;
 use crate::remote::Peer;
 use crate::shared::{Element, LockGuard, SharedArray};
@@ -147,7 +147,7 @@ impl Job {
         let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        let arrived = self.node.wait(deadline, || self.node.next_or_loss(from, next));
+        let arrived = self.node.wait(deadline, || self.node.next_or_loss(from, Needs::Messages, next));
         self.node.awaited(|| "receiving a message".into(), begun, arrived)
     }
 
@@ -262,6 +262,29 @@ impl Job {
         LockGuard::acquire(&self.node, lock, self.limit)
     }
 
+    /// End the job for all nodes, for this reason. Every wait and operation of every node fails with it, the launcher says it
+    /// and ends what does not end by itself. The first reason stays.
+    ///
+    /// ```no_run
+    /// # fn example(job: &oikaze::Job, residual: f64) {
+    /// if residual.is_nan() {
+    ///     job.abort("the iteration diverges: choose a smaller step");
+    /// }
+    /// # }
+    /// ```
+    pub fn abort(&self, reason: &str) {
+        let why = format!("node {}: {reason}", self.rank());
+        self.bootstrap.abort(&why);
+        self.node.end_aborted(&why);
+    }
+
+    /// Ranks of the nodes that have died, or have left without waiting for the others, in the order in which this node learned
+    /// of it. See [`OnDeath::Continue`](crate::OnDeath::Continue).
+    #[must_use]
+    pub fn lost(&self) -> Vec<Rank> {
+        self.node.lost()
+    }
+
     /// What this node has done so far.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
@@ -296,17 +319,37 @@ impl Job {
         self.leave_once()
     }
 
+    /// This node has failed: the others are told, and it leaves without waiting for them.
+    pub(crate) fn fail(mut self, why: &str) {
+        self.left = true;
+        if !self.node.keeps_going() {
+            self.abort(why);
+        }
+        self.part();
+    }
+
+    /// Say goodbye and stop.
+    fn part(&self) {
+        self.node.say_goodbye(self.failure_time);
+        self.node.stop();
+    }
+
     fn leave_once(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.left, true) {
             return Ok(());
         }
-        // A panicking node does not wait for the others: they learn of it by its goodbye.
-        let outcome = match std::thread::panicking() {
-            true => Ok(()),
-            false => self.node.collective("leave", Request::Leave, self.limit).map(drop),
+        let outcome = if std::thread::panicking() {
+            // A node that panics waits for nobody. Survivors that go on learn of it by its goodbye.
+            if !self.node.keeps_going() {
+                self.abort("it panicked");
+            }
+            Ok(())
+        } else if self.node.is_aborted() {
+            Ok(())
+        } else {
+            self.node.leave_job(self.limit)
         };
-        self.node.say_goodbye(self.failure_time);
-        self.node.stop();
+        self.part();
         outcome
     }
 }

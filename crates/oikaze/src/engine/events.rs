@@ -48,7 +48,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.visits += at as u64;
         self.rma_events();
         self.coherence_events();
-        self.heed_ended()
+        let ended = self.heed_ended();
+        self.begin_to_leave() || ended
     }
 
     fn wind_event(&mut self, peer: Rank, event: Event) {
@@ -165,6 +166,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
                         coherence::Value::Reduced(values) => Value::Reduced(values),
                     };
                     self.operations.settle(token, Ok(value));
+                }
+                CoherenceEvent::Leaving { rank, silent } => {
+                    self.leaving.told.push_back((rank, silent));
+                    self.news += 1;
                 }
                 CoherenceEvent::Failed { token, error } => {
                     self.operations.settle(token, Err(Failure::Coherence(error)));

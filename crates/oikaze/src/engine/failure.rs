@@ -20,6 +20,15 @@ pub enum Failure {
         /// How.
         death: Death,
     },
+    /// The peer, or every other node, has begun to leave the job, so that it does nothing any more.
+    #[error("{} and will not do what is waited for: it has finished, or it failed and its output says why", leaving_text(peer))]
+    Leaving {
+        /// Rank of the node; `None`: all other nodes are leaving.
+        peer: Option<Rank>,
+    },
+    /// The job was aborted, by [`Job::abort`](crate::Job::abort) or by its launcher.
+    #[error("the job was aborted: {0}")]
+    Aborted(String),
     /// A shared-memory operation failed.
     #[error(transparent)]
     Coherence(#[from] CoherenceError),
@@ -49,4 +58,11 @@ pub enum Failure {
     /// The machine said no (memory, system call).
     #[error("{0}")]
     Machine(String),
+}
+
+fn leaving_text(peer: &Option<Rank>) -> String {
+    match peer {
+        Some(peer) => format!("node {peer} is leaving the job"),
+        None => "every other node is leaving the job".to_owned(),
+    }
 }

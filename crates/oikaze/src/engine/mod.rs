@@ -20,6 +20,7 @@ mod fences;
 mod foresight;
 mod ingress;
 mod joined;
+mod leaving;
 mod mapping;
 mod neighbour;
 mod neighbours;
@@ -156,6 +157,7 @@ pub struct Engine<L, P> {
     to_self: to_self::ToSelf,
     again: again::Again,
     deaths: VecDeque<(Rank, Death)>,
+    leaving: leaving::Leaving,
     notices: Vec<String>,
     counters: Counters,
     /// Peers of which nothing is heard for so long are given up.
@@ -233,6 +235,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             to_self: to_self::ToSelf::default(),
             again: again::Again::default(),
             deaths: VecDeque::new(),
+            leaving: leaving::Leaving::default(),
             notices: Vec::new(),
             counters: Counters::default(),
             failure_time: settings.failure_time,

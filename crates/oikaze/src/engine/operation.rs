@@ -109,6 +109,8 @@ struct Pending {
     /// To whom it goes, and in which of their epochs; [`NOBODY`]: to no single peer.
     peer: Rank,
     epoch: u32,
+    /// To a peer's memory: its end does not depend on when a program reads messages or calls a collective.
+    is_one_sided: bool,
     /// Memory that must stay while the operation is in flight.
     keep: Keep,
 }
@@ -122,6 +124,8 @@ pub struct Operations {
     slots: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
     live: usize,
+    /// Those of them that are one-sided.
+    one_sided: usize,
     /// Since [`Operations::take_settled`] was asked last.
     settled: usize,
     /// Of each peer.
@@ -130,10 +134,12 @@ pub struct Operations {
 
 impl Operations {
     /// Remember an operation, to this peer if it is to one; its token.
-    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep, peer: Option<Rank>) -> Token {
+    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep, peer: Option<Rank>, is_message: bool) -> Token {
         let epoch = peer.map_or(0, |peer| self.outstanding.begin(peer));
-        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, keep });
+        let is_one_sided = peer.is_some() && !is_message;
+        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, is_one_sided, keep });
         self.live += 1;
+        self.one_sided += usize::from(is_one_sided);
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -160,6 +166,7 @@ impl Operations {
         entry.0 = entry.0.wrapping_add(1);
         self.free.push(slot);
         self.live -= 1;
+        self.one_sided -= usize::from(pending.is_one_sided);
         self.settled += 1;
         if pending.peer != NOBODY && !(planted(Bug::HoldForFailed) && outcome.is_err()) {
             self.outstanding.end(pending.peer, pending.epoch);
@@ -194,6 +201,7 @@ impl Operations {
             }
         }
         self.live = 0;
+        self.one_sided = 0;
         self.outstanding = Outstanding::default();
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
     }
@@ -207,6 +215,12 @@ impl Operations {
     #[must_use]
     pub fn len(&self) -> usize {
         self.live
+    }
+
+    /// One-sided operations in flight, to any peer.
+    #[must_use]
+    pub fn one_sided(&self) -> usize {
+        self.one_sided
     }
 
     /// None in flight?

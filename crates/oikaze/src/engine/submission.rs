@@ -224,6 +224,13 @@ pub enum Request {
         /// What.
         completion: Arc<Completion>,
     },
+    /// The launcher says that the process of a peer has ended.
+    PeerEnded {
+        /// Rank of the node.
+        peer: Rank,
+        /// True if it ended with status 0.
+        success: bool,
+    },
     /// Say goodbye to all peers.
     Close,
 }
@@ -262,6 +269,7 @@ impl Request {
             | Request::Leave
             | Request::Lock(_)
             | Request::Unlock(_)
+            | Request::PeerEnded { .. }
             | Request::Close => None,
         }
     }

@@ -77,6 +77,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     peer.consumed(messages, bytes);
                 }
             }
+            Request::PeerEnded { peer, success } => {
+                self.process_ended(peer, success, now);
+                self.settle_now(completion, Ok(Value::Done));
+            }
             Request::Close => {
                 self.peers.touch_all().for_each(|peer| peer.close(now));
                 self.settle_now(completion, Ok(Value::Done));
@@ -88,7 +92,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 let token = match completion {
                     Some(completion) => {
                         let peer = request.peer().filter(|&peer| peer < self.nodes);
-                        self.operations.insert(completion, keep, peer)
+                        self.operations.insert(completion, keep, peer, matches!(request, Request::Send { .. }))
                     }
                     None => Token::NONE,
                 };
@@ -134,7 +138,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::Fault { array, page, access } => return coherence.fault(array, page, access, pages),
             Request::Barrier => return coherence.barrier(token, pages),
             Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
-            Request::Leave => return coherence.leave(token, pages),
+            Request::Leave => return self.leave_after_operations(token),
             Request::Lock(lock) => return coherence.lock(lock, token, pages),
             Request::Unlock(lock) => return coherence.unlock(lock, token, pages),
             Request::Withdraw { .. }
@@ -147,6 +151,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             | Request::Map { .. }
             | Request::Swap(_)
             | Request::Consumed { .. }
+            | Request::PeerEnded { .. }
             | Request::Close => return,
         };
         match message {

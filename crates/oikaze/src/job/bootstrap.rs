@@ -51,6 +51,10 @@ pub trait Bootstrap: Send + Sync {
     fn ended(&self) -> Vec<NodeEnd> {
         Vec::new()
     }
+    /// True if [`Bootstrap::ended`] will tell of every process that ends.
+    fn tells_ends(&self) -> bool {
+        false
+    }
     /// Registers a function to call after each new [`NodeEnd`] and after an abort; called at once if there is one already.
     /// It runs on the thread that reads from the store and must not block.
     fn on_news(&self, _call: Box<dyn Fn() + Send + Sync>) {}

@@ -50,6 +50,8 @@ pub struct Settings {
     pub checksum: Option<Checksum>,
     /// What decides how much may be in flight; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
+    /// Survivors go on after the death of a node.
+    pub keep_going: bool,
 }
 
 /// A node's place, as the launcher told it.
@@ -114,7 +116,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
     let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
-    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion })
+    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going: false })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -195,6 +197,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let settings = Settings {
+            keep_going: false,
             ports: Ports::range(10, 20),
             failure_time: Some(Duration::from_millis(500)),
             time_limit: Some(Duration::from_secs(60)),

@@ -5,9 +5,10 @@
 //! to be sent. Who finds the engine taken leaves the work to its holder ([`turnstile`]).
 
 mod cork;
-mod deaths;
+mod departures;
 mod drive;
 mod helper;
+mod leave;
 mod mailbox;
 mod outcomes;
 mod regions;
@@ -23,6 +24,7 @@ mod waiting;
 mod watch;
 mod ways;
 
+pub(crate) use departures::Needs;
 pub(crate) use mailbox::next_or_end;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
@@ -40,7 +42,6 @@ use oikaze_os::link::Link;
 use oikaze_os::memory::shared::{PageSet, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Death;
 use sleeper::Sleeper;
 use spinning::Spinning;
 use std::cell::Cell;
@@ -85,9 +86,8 @@ pub(crate) struct Node {
     /// See [`Node::has_failed`].
     failed: AtomicBool,
     mailbox: Mailbox,
-    deaths: Mutex<Vec<(Rank, Death)>>,
-    /// There are some: who waits asks again and again.
-    mourns: AtomicBool,
+    departures: departures::Departures,
+    keeps_going: AtomicBool,
     publisher: Publisher,
     closing: AtomicBool,
     /// All operations have ended, and nothing comes any more.
@@ -137,8 +137,8 @@ impl Node {
             bootstrap,
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),
-            deaths: Mutex::default(),
-            mourns: AtomicBool::new(false),
+            departures: departures::Departures::default(),
+            keeps_going: AtomicBool::new(false),
             publisher,
             closing: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -218,7 +218,10 @@ impl Node {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
         }
         while let Some(death) = engine.take_death() {
-            self.mourn(death);
+            self.note_death(death);
+        }
+        while let Some(leaving) = engine.take_leaving() {
+            self.note_leaving(leaving);
         }
     }
 
@@ -314,7 +317,7 @@ impl Node {
             }
             self.mailbox.enlist(missing).into_iter().for_each(|read| self.tell(read));
             let there = || (self.mailbox.len() >= missing).then_some(());
-            is_late = !matches!(self.wait_quietly(deadline, || self.next_or_loss(None, there)), Some(Ok(())));
+            is_late = !matches!(self.wait_quietly(deadline, || self.next_or_loss(None, Needs::Messages, there)), Some(Ok(())));
             self.mailbox.delist();
         }
     }

@@ -68,7 +68,10 @@ impl Node {
         if lost || shared {
             self.failed.store(true, Ordering::Relaxed);
         }
-        if lost { error.with_reason(self.bootstrap.aborted()) } else { error }
+        match error.lost_peer() {
+            Some(peer) => error.with_reason(self.launcher_words(peer)),
+            None => error,
+        }
     }
 
     /// Has an error that concerns all nodes been handed to the program?
@@ -78,7 +81,7 @@ impl Node {
 }
 
 /// Some of them, for a message.
-fn ranks(ranks: &[Rank]) -> String {
+pub(super) fn ranks(ranks: &[Rank]) -> String {
     const SOME: usize = 8;
     let mut text: Vec<String> = ranks.iter().take(SOME).map(Rank::to_string).collect();
     if ranks.len() > SOME {

@@ -3,7 +3,7 @@
 use super::{Inner, LocalRegion};
 use crate::Result;
 use crate::engine::Failure;
-use crate::node::next_or_end;
+use crate::node::{Needs, next_or_end};
 use oikaze_os::cpu::between_looks;
 use oikaze_os::memory::{MemoryError, RegionKind};
 use oikaze_protocol::Rank;
@@ -78,7 +78,7 @@ impl LocalRegion {
     /// Why nothing changes it any more, if that is so.
     fn nobody_changes_it(&self, by: Option<Rank>) -> Option<Failure> {
         let Inner { node, direct, .. } = &*self.inner;
-        direct.is_over().then_some(MemoryError::NotRegistered.into()).or_else(|| node.loss_of(by))
+        direct.is_over().then_some(MemoryError::NotRegistered.into()).or_else(|| node.loss_of(by, Needs::Memory))
     }
 
     /// What the wait has brought: the word; or that nobody changes it any more, or that it has lasted for too long.

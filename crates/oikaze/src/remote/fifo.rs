@@ -1,7 +1,7 @@
 //! Pushing into a peer's FIFO: at most once, whatever the network does.
 
 use super::Peer;
-use crate::engine::Request;
+use crate::engine::{Failure, Request};
 use crate::operation::{Operation, Verb, What};
 use crate::region::{NAMELESS, RemoteId};
 use crate::{Error, Job, Result, Rights};
@@ -87,9 +87,15 @@ impl RemoteFifo {
         let mut pause = PUSH_PAUSE_MIN;
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let was_leaving = self.peer.node.is_leaving(self.peer.rank);
             let push = self.begin(element, true);
             let pushed = left.map_or_else(|| push.wait(), |left| push.wait_for(left));
             match pushed {
+                // A leaving node takes nothing out any more (END-2.3).
+                Err(error) if error.is_full() && was_leaving => {
+                    let what = format!("push to FIFO \"{}\", which is full", self.name);
+                    return Err(self.peer.node.failure(&what, Failure::Leaving { peer: Some(self.peer.rank) }));
+                }
                 Err(error) if error.is_full() => {
                     // Who waits, drives: what others sent to this node is served meanwhile.
                     let again = Instant::now().checked_add(pause);

@@ -17,7 +17,7 @@ pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
 pub use words::RemoteWord;
 
-use crate::engine::{Keep, Request, Value};
+use crate::engine::{Failure, Keep, Request, Value};
 use crate::node::{Node, Way};
 use crate::observe::page::PeerPage;
 use crate::operation::{Begun, Operation, Verb, What};
@@ -82,10 +82,15 @@ impl Peer {
         let mut unknown = None;
         loop {
             let left = limit.saturating_sub(begun.elapsed());
+            let was_leaving = self.node.is_leaving(self.rank);
             let completion = self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
             match self.node.outcome(&what, &completion, Some(left)) {
                 Ok(Value::Region(published)) => return Ok(published),
                 Ok(_) => return Err(Error::invalid(what, "the answer is of another kind (a defect)")),
+                // What a leaving node has not published, it never will (END-2.3).
+                Err(error) if is_unknown_name(&error) && was_leaving => {
+                    return Err(self.node.failure(&what, Failure::Leaving { peer: Some(self.rank) }));
+                }
                 Err(error) if is_unknown_name(&error) && !left.is_zero() => {
                     unknown = Some(error);
                     let _: Option<()> = self.node.wait(Instant::now().checked_add(left.min(ASK_AGAIN)), || None);
@@ -158,7 +163,6 @@ impl Peer {
 }
 
 fn is_unknown_name(error: &Error) -> bool {
-    use crate::engine::Failure;
     use oikaze_protocol::rma::RmaError;
     matches!(error, Error::Failed { failure: Failure::Remote(RmaError::UnknownName { .. }), .. })
 }

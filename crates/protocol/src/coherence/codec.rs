@@ -119,6 +119,8 @@ pub(super) enum Headline {
     Unlock { lock: u64, request: u64, epoch: u64 },
     /// This node is dead.
     Died { rank: u32 },
+    /// The sender leaves the job after `epoch` collectives; `silent`: nor does it send messages any more (COH-6.7).
+    Leaving { epoch: u64, silent: bool },
 }
 
 /// Pages in a row, of one array and one home.
@@ -142,6 +144,7 @@ impl Headline {
             Headline::Grant { lock, request, epoch } => (7, [lock, request, epoch]),
             Headline::Unlock { lock, request, epoch } => (8, [lock, request, epoch]),
             Headline::Died { rank } => (9, [u64::from(rank), 0, 0]),
+            Headline::Leaving { epoch, silent } => (10, [epoch, u64::from(silent), 0]),
         };
         let mut head = Head::new();
         head.push(super::KIND);
@@ -169,6 +172,7 @@ impl Headline {
             7 => Headline::Grant { lock: a, request: b, epoch: c },
             8 => Headline::Unlock { lock: a, request: b, epoch: c },
             9 => Headline::Died { rank: small(a)? },
+            10 if b <= 1 => Headline::Leaving { epoch: a, silent: b == 1 },
             _ => return Err(Refusal::Malformed),
         })
     }

@@ -20,13 +20,15 @@ pub(super) enum Outcome {
     Agreed(Option<super::Values>),
     Mismatch(String),
     Dead(Rank),
+    /// For a node that leaves: others called something else, so it arrives again at the next collective (COH-6.9).
+    Again,
 }
 
 /// The collective that this node is in.
 #[derive(Debug)]
-struct Current {
-    call: Call,
-    token: Token,
+pub(super) struct Current {
+    pub call: Call,
+    pub token: Token,
     /// Rank 0 has been told.
     arrived: bool,
     /// Our last interval that it was told of.
@@ -36,8 +38,8 @@ struct Current {
 /// The collectives that this node has called.
 #[derive(Debug, Default)]
 pub(super) struct Collective {
-    queue: VecDeque<(Call, Token)>,
-    current: Option<Current>,
+    pub queue: VecDeque<(Call, Token)>,
+    pub current: Option<Current>,
 }
 
 impl Collective {
@@ -81,6 +83,10 @@ impl Coherence {
             }
             None => call,
         };
+        if let Some(error) = self.leaving_impediment(&call) {
+            self.fail(token, error);
+            return true;
+        }
         self.collective.current = Some(Current { call, token, arrived: false, told: u64::MAX });
         self.begin_release(Then::Arrive, pages);
         let told = self.knowledge.vector.get(self.me);
@@ -145,6 +151,7 @@ impl Coherence {
             0 => Outcome::Agreed(if reader.byte()? == 1 { Some(agreement::read_values(&mut reader)?) } else { None }),
             1 => Outcome::Mismatch(agreement::read_text(&mut reader, usize::MAX)?),
             2 => Outcome::Dead(reader.number_u32()?),
+            3 => Outcome::Again,
             _ => return Err(Refusal::Malformed),
         };
         let base = self.knowledge.read_vector(&mut reader)?;
@@ -179,8 +186,10 @@ impl Coherence {
                 }
                 self.fail(current.token, CoherenceError::Mismatch(text));
             }
+            Outcome::Again => self.collective.queue.push_front((current.call, current.token)),
             Outcome::Dead(_) => {}
         }
+        self.fail_by_leaving();
         Ok(())
     }
 

@@ -77,11 +77,15 @@ impl Coherence {
             Ok(values) => Outcome::Agreed(values),
             Err(text) => Outcome::Mismatch(text),
         };
+        // Leaving nodes go on leaving, whatever the others called (COH-6.9); a node that cannot go on is told to all (COH-8.4).
+        let unfit = arrivals.values().any(|arrival| matches!(arrival.call, Call::Unfit(_)));
         for (rank, arrival) in &arrivals {
+            let again = !unfit && arrival.call == Call::Leave && matches!(outcome, Outcome::Mismatch(_));
+            let outcome = if again { &Outcome::Again } else { &outcome };
             let news = arrivals.values().flat_map(|other| &other.intervals);
             let news = news.filter(|i| i.writer != *rank && i.last > arrival.vector.get(i.writer));
             let runs = Runs::union(news.map(|interval| &interval.runs)).at_most(TOLD_MAX);
-            self.send_departure(*rank, epoch, &arrival.call, &outcome, &base, &runs);
+            self.send_departure(*rank, epoch, &arrival.call, outcome, &base, &runs);
         }
     }
 
@@ -101,10 +105,12 @@ impl Coherence {
                 body.byte(2);
                 body.number(u64::from(*rank));
             }
+            Outcome::Again => body.byte(3),
         }
         base.write(&mut body);
         runs.write(&mut body);
-        let purpose = if *call == Call::Leave { Purpose::LastDeparture } else { Purpose::Control(call.doing()) };
+        let last = *call == Call::Leave && !matches!(outcome, Outcome::Again);
+        let purpose = if last { Purpose::LastDeparture } else { Purpose::Control(call.doing()) };
         self.post(to, Class::Unordered, Headline::Depart { epoch }, body.0, purpose);
     }
 

@@ -54,6 +54,11 @@ impl Coherence {
         (lock % u64::from(self.nodes.max(1))) as Rank
     }
 
+    /// Locks that this node holds.
+    pub(super) fn held_locks(&self) -> Vec<u64> {
+        self.locks.held.keys().copied().collect()
+    }
+
     pub(super) fn acquire(&mut self, lock: u64, token: Token) {
         if let Some(error) = self.lock_impediment(Doing::Lock(lock), lock) {
             return self.fail(token, error);

@@ -10,6 +10,7 @@ mod fetch;
 mod gather;
 mod home;
 mod knowledge;
+mod leaving;
 mod lock;
 mod manager;
 mod notices;
@@ -75,6 +76,8 @@ pub struct Coherence {
     broken: Option<CoherenceError>,
     left: bool,
     leaving: Option<Token>,
+    /// Nodes that have begun to leave.
+    leavers: leaving::Leavers,
     next_token: u64,
     posted: BTreeMap<u64, post::Posted>,
     /// Answers to each peer that it has not acknowledged.
@@ -112,6 +115,7 @@ impl Coherence {
             broken: None,
             left: false,
             leaving: None,
+            leavers: leaving::Leavers::default(),
             next_token: 0,
             posted: BTreeMap::new(),
             owed: BTreeMap::new(),
@@ -231,6 +235,7 @@ impl Coherence {
 
     /// The last collective: a barrier after which this node answers nothing. Its death is no error to others then.
     pub fn leave(&mut self, token: Token, pages: &mut dyn Pages) {
+        self.announce_leaving(pages);
         self.collective.call(Call::Leave, token);
         self.settle(pages);
     }

@@ -130,6 +130,7 @@ impl Coherence {
             Headline::Acquire { lock, request } => self.manage_acquire(from, lock, request, body),
             Headline::Grant { lock, request, epoch } => self.take_grant(from, lock, request, epoch, body, pages),
             Headline::Unlock { lock, request, epoch } => self.manage_unlock(from, lock, request, epoch, body),
+            Headline::Leaving { epoch, silent } => empty().and_then(|()| self.take_leaving(from, epoch, silent)),
             Headline::Died { rank } => {
                 empty()?;
                 if rank >= self.nodes {

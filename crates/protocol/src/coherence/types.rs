@@ -120,6 +120,13 @@ pub enum CoherenceEvent {
         /// Why.
         error: CoherenceError,
     },
+    /// A node has begun to leave the job (COH-6.7).
+    Leaving {
+        /// Its rank.
+        rank: Rank,
+        /// False: its one-sided operations on this node have ended. True: its messages have arrived, too.
+        silent: bool,
+    },
 }
 
 /// Why an operation on shared memory failed: what was tried, why it failed, what to do.
@@ -131,6 +138,17 @@ pub enum CoherenceError {
         /// What was tried.
         doing: String,
         /// Who is dead.
+        rank: Rank,
+    },
+    /// A collective needs every node, and one has begun to leave.
+    #[error(
+        "{doing}: node {rank} is leaving the job and will not come: it has finished, or it failed and its output says why; every \
+         node must make the same collective calls before it leaves"
+    )]
+    NodeLeaving {
+        /// What was tried.
+        doing: String,
+        /// Rank of the node that leaves.
         rank: Rank,
     },
     /// A page was read whose home is dead (or refused it): the bytes that were used are old.

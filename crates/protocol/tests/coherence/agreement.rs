@@ -162,3 +162,97 @@ fn leaving_is_no_death() {
         }
     }
 }
+
+/// COH-6.7, COH-6.8 and COH-6.9: a barrier that one node will not come to fails at once, and all can leave afterwards.
+#[test]
+fn barrier_of_others_fails_when_a_node_leaves() {
+    for seed in 0..100 {
+        let mut cluster = Cluster::new(3, seed);
+        let leaver = (seed % 3) as Rank;
+        let others = || (0..3).filter(move |rank| *rank != leaver);
+        let leave = cluster.call(leaver, |c, token, m| c.leave(token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(leaver, leave), None, "it waits for the others");
+        // One of the others called before it heard of it in half of the runs.
+        let barriers: Vec<(Rank, Token)> =
+            others().map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)))).collect();
+        cluster.run_until_quiet();
+        for (rank, token) in barriers {
+            let failed = cluster.take(rank, token);
+            assert!(matches!(failed, Some(Err(CoherenceError::NodeLeaving { rank, .. })) if rank == leaver), "{failed:?}");
+        }
+        let leaves: Vec<(Rank, Token)> =
+            others().map(|rank| (rank, cluster.call(rank, |c, token, m| c.leave(token, m)))).collect();
+        cluster.run_until_quiet();
+        for (rank, token) in leaves.into_iter().chain([(leaver, leave)]) {
+            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "seed {seed}, node {rank}");
+        }
+    }
+}
+
+/// COH-6.8 and COH-6.9: calls that were under way when the notice came.
+#[test]
+fn barrier_under_way_fails_when_a_node_leaves() {
+    let mut known_to_rank_0 = 0;
+    for seed in 0..200 {
+        let mut cluster = Cluster::new(3, seed);
+        let barrier = cluster.call(1, |c, token, m| c.barrier(token, m));
+        for _ in 0..seed % 20 {
+            cluster.step();
+        }
+        known_to_rank_0 += usize::from(cluster.nodes[0].coherence.late() == [0, 2]);
+        let leaves = [0, 2].map(|rank| (rank, cluster.call(rank, |c, token, m| c.leave(token, m))));
+        cluster.run_until_quiet();
+        // Rank 0 may have answered before the notices came.
+        let failed = cluster.take(1, barrier);
+        let named = matches!(failed, Some(Err(CoherenceError::NodeLeaving { .. } | CoherenceError::Mismatch(_))));
+        assert!(named, "seed {seed}: {failed:?}");
+        let last = cluster.call(1, |c, token, m| c.leave(token, m));
+        cluster.run_until_quiet();
+        for (rank, token) in leaves.into_iter().chain([(1, last)]) {
+            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "seed {seed}, node {rank}");
+        }
+    }
+    assert!(known_to_rank_0 > 20, "{known_to_rank_0}");
+}
+
+/// COH-6.8: a node that passes the last barrier first may leave before the others have heard of the barrier's end.
+#[test]
+fn barrier_that_the_leaving_node_has_passed_succeeds() {
+    let mut early = 0;
+    for seed in 0..300 {
+        let mut cluster = Cluster::new(3, seed);
+        let barriers: Vec<Token> = (0..3).map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m))).collect();
+        let mut leaves: Vec<(Rank, Token)> = Vec::new();
+        while leaves.len() < 3 {
+            cluster.step();
+            for rank in 0..3 {
+                if let Some(outcome) = cluster.take(rank, barriers[rank as usize]) {
+                    assert_eq!(outcome, Ok(Value::None), "seed {seed}, node {rank}");
+                    leaves.push((rank, cluster.call(rank, |c, token, m| c.leave(token, m))));
+                }
+            }
+            early += usize::from(leaves.len() == 1 && (1..3).any(|rank| cluster.nodes[rank].coherence.is_leaving(leaves[0].0)));
+        }
+        cluster.run_until_quiet();
+        leaves.into_iter().for_each(|(rank, token)| assert_eq!(cluster.take(rank, token), Some(Ok(Value::None))));
+    }
+    assert!(early > 20, "{early} notices came before the barrier's end");
+}
+
+/// COH-6.7.
+#[test]
+fn locks_of_a_leaving_node_are_given_back() {
+    for seed in 0..50 {
+        let mut cluster = Cluster::new(3, seed);
+        let held = cluster.call(2, |c, token, m| c.lock(1, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(2, held), Some(Ok(Value::None)));
+        let wanted = cluster.call(0, |c, token, m| c.lock(1, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(0, wanted), None);
+        cluster.call(2, |c, token, m| c.leave(token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(0, wanted), Some(Ok(Value::None)), "seed {seed}");
+    }
+}

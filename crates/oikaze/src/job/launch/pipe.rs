@@ -96,7 +96,10 @@ impl Order {
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();
-        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, time_limit, fault, checksum, congestion }))
+        Some((
+            Secret::from_hex(&self.secret)?,
+            Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going: false },
+        ))
     }
 }
 

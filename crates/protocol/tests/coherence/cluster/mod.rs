@@ -107,6 +107,7 @@ impl Cluster {
             let (token, outcome) = match event {
                 CoherenceEvent::Done { token, value } => (token, Ok(value)),
                 CoherenceEvent::Failed { token, error } => (token, Err(error)),
+                CoherenceEvent::Leaving { .. } => continue,
             };
             assert!(node.outcomes.insert(token, outcome).is_none(), "seed {}: two events for one token", self.seed);
         }

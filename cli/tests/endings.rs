@@ -1,0 +1,268 @@
+//! How the end of one node becomes known to each sort of wait (spec/ending.md): the whole table, on real processes, over
+//! rings and over the network.
+
+mod support;
+
+use oikaze::{Class, Error, Job, LocalRegion, Operation, RemoteRegion, Result, Rights};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Instant;
+use support::*;
+
+/// Tells the node how node 0 ends.
+const MARK: &str = "ENDINGS_OF";
+/// What the nodes of a job wait for, by rank. Node 0 is the one that ends.
+const WAITS: [&str; 10] = ["", "message", "word", "push", "name", "get", "lock", "page", "barrier", "any"];
+/// Bound for a wait that ends "at once", with room for a machine that does other things, too (END-2.4).
+const SOON_MS: u128 = 3_000;
+
+/// What a node says of its wait: `outcome MILLISECONDS TEXT`.
+struct Said {
+    ok: bool,
+    milliseconds: u128,
+    text: String,
+}
+
+/// Runs a job whose node 0 ends in this way; what the other nodes say, and the whole output.
+fn run(ending: &str, options: &[&str], then: impl FnOnce(&Running)) -> (BTreeMap<u32, Said>, i32, String) {
+    let nodes = WAITS.len().to_string();
+    let mut command = oikaze(&[&["run", "-n", &nodes, "--failure-time", "1500"], options].concat());
+    command.args(["--env", &format!("{MARK}={ending}")]);
+    of_test_nodes(&mut command, "ENDINGS_NODE");
+    let mut job = Running::start(&mut command);
+    job.line("[0] ends");
+    then(&job);
+    let (status, out) = job.finish();
+    let mut said = BTreeMap::new();
+    for line in out.lines() {
+        let parts = line.strip_prefix('[').and_then(|line| line.split_once("] waited "));
+        let Some((rank, rest)) = parts else { continue };
+        let mut words = rest.splitn(3, ' ');
+        let (ok, milliseconds) = (words.next() == Some("ok"), words.next().unwrap().parse().unwrap());
+        said.insert(rank.parse().unwrap(), Said { ok, milliseconds, text: words.next().unwrap_or_default().to_owned() });
+    }
+    (said, status, out)
+}
+
+/// Everything that waits for node 0 ends in time; those in `done` well, all others with an error that names the cause.
+fn check(ending: &str, done: &[&str], cause: &str, options: &[&str]) {
+    check_with(ending, done, cause, options, |_| {});
+}
+
+fn check_with(ending: &str, done: &[&str], cause: &str, options: &[&str], then: impl FnOnce(&Running)) {
+    let (said, status, out) = run(ending, options, then);
+    assert_ne!(status, 124, "{out}");
+    for (rank, wait) in (1..).zip(&WAITS[1..]) {
+        let Some(said) = said.get(&rank) else { panic!("{ending}: node {rank} ({wait}) says nothing of its wait:\n{out}") };
+        assert_eq!(said.ok, done.contains(wait), "{ending}: {wait}: {}\n{out}", said.text);
+        assert!(said.ok || said.text.contains(cause), "{ending}: {wait}: {:?} lacks {cause:?}", said.text);
+        // The wait for anybody ends when the others have ended by their own errors.
+        let limit = if *wait == "any" { 4 * SOON_MS } else { SOON_MS };
+        assert!(said.milliseconds < limit, "{ending}: {wait} took {} ms", said.milliseconds);
+    }
+}
+
+/// A job over rings, and one over the network (nodes with injected faults share no memory; a sequence without faults).
+const MEDIA: [&[&str]; 2] = [&[], &["--fault", "seed=1"]];
+
+/// END-1.1, END-1.2, END-2.1, END-2.2, END-2.3 and END-2.4: node 0 returns from `main`.
+#[test]
+fn waits_for_a_leaving_node_end() {
+    for medium in MEDIA {
+        check("leave", &["get", "lock", "page"], "leaving", medium);
+    }
+}
+
+/// END-3.1 and END-3.2: the error is printed, and all others end with it.
+#[test]
+fn waits_for_a_node_that_fails_end_with_its_error() {
+    for medium in MEDIA {
+        let (said, status, out) = run("error", medium, |_| {});
+        assert!(status != 0 && said.len() == WAITS.len() - 1, "{out}");
+        for said in said.values() {
+            assert!(!said.ok && said.text.contains("node 0: the input is not a number"), "{}", said.text);
+        }
+        check("panic", &["page"], "it panicked", medium);
+    }
+}
+
+/// END-1.4, END-1.5: killed, or ended without leaving.
+#[test]
+fn waits_for_a_dead_node_end() {
+    for medium in MEDIA {
+        check("kill", &["page"], "was killed by signal 9", medium);
+        check("exit", &["page"], "ended with status 0 without leaving the job", medium);
+    }
+}
+
+/// END-1.4: cut off, as a stopped process is.
+#[test]
+fn waits_for_a_silent_node_end_within_the_failure_time() {
+    for medium in MEDIA {
+        check("stop", &["page"], "node 0", medium);
+    }
+}
+
+/// END-3.3: what waits when the time limit passes fails with that.
+#[test]
+fn waits_end_when_the_time_limit_of_the_job_passes() {
+    let (said, status, out) = run("never", &["--timeout", "3"], |_| {});
+    assert_eq!(status, 124, "{out}");
+    let limits = said.values().filter(|said| said.text.contains("time limit")).count();
+    assert!(limits > 0, "{out}");
+}
+
+/// END-4.1, END-4.2 and END-4.3: survivors work on without the dead node, know of it, and leave in order.
+#[test]
+fn survivors_go_on_after_a_death() {
+    for medium in MEDIA {
+        let mut command = oikaze(&[&["run", "-n", "4", "--keep-going", "--failure-time", "1500"], medium].concat());
+        command.args(["--env", &format!("{MARK}=survive")]);
+        of_test_nodes(&mut command, "ENDINGS_NODE");
+        let (status, out, err) = finish(command.stdin(std::process::Stdio::null()));
+        let survived = out.lines().filter(|line| line.contains("survived without [0]")).count();
+        assert_eq!(survived, 3, "{status:?}\n{out}\n{err}");
+    }
+}
+
+/// END-1.3.
+#[test]
+fn leave_says_for_whom_it_waits() {
+    let mut command = oikaze(&["run", "-n", "2", "--env", &format!("{MARK}=late")]);
+    of_test_nodes(&mut command, "ENDINGS_NODE");
+    let (status, out, err) = finish(command.stdin(std::process::Stdio::null()));
+    assert_eq!(status, Some(0), "{out}\n{err}");
+    assert!(err.contains("node 0 has left its work and waits in leave for node 1"), "{err}");
+}
+
+/// Not a test: a node of the jobs above.
+#[test]
+#[ignore = "a node of the other tests"]
+fn node() {
+    let Ok(ending) = std::env::var(MARK) else { return };
+    let code = match ending.as_str() {
+        "survive" => oikaze::run(survive),
+        "late" => oikaze::run(|job| {
+            if job.rank() == 1 {
+                // Node 0 waits in leave until its line has been written.
+                let begun = Instant::now();
+                until("node 0 has waited", || begun.elapsed().as_millis() > 2_500);
+            }
+            Ok::<(), Error>(())
+        }),
+        _ => oikaze::run(|job| end_or_wait(job, &ending)),
+    };
+    // The test harness would make a status of its own of it.
+    std::process::exit(i32::from(code != ExitCode::SUCCESS));
+}
+
+fn survive(job: &Job) -> Result<()> {
+    let me = job.rank();
+    let own = job.publish("own", oikaze::Region::shared(64)?, Rights::ALL)?;
+    job.barrier()?;
+    if me == 0 {
+        kill(std::process::id(), 9);
+    }
+    // A wait for the dead node ends.
+    assert!(job.receive(Some(0), None).is_err());
+    assert_eq!(job.lost(), [0]);
+    // The survivors pass a token around, twice.
+    let next = job.peer(me % 3 + 1)?;
+    let there = next.region("own")?;
+    for round in 1..=2u64 {
+        if me != 1 {
+            own.wait_until(0, None, |word| word >= round)?;
+        }
+        there.fetch_add(0, 1).wait()?;
+        if me == 1 {
+            own.wait_until(0, None, |word| word >= round)?;
+        }
+    }
+    println!("survived without {:?}", job.lost());
+    Ok(())
+}
+
+fn end_or_wait(job: &Job, ending: &str) -> std::result::Result<(), String> {
+    let me = job.rank();
+    let stage = stage(job).map_err(|error| error.to_string())?;
+    if me == 0 {
+        println!("ends");
+        return match ending {
+            "leave" => Ok(()),
+            "error" => Err("the input is not a number".into()),
+            "panic" => panic!("on purpose"),
+            "exit" => std::process::exit(0),
+            "stop" => {
+                kill(std::process::id(), 19);
+                Ok(())
+            }
+            "never" => job.receive(None, None).map(drop).map_err(|error| error.to_string()),
+            _ => {
+                kill(std::process::id(), 9);
+                Ok(())
+            }
+        };
+    }
+    let begun = Instant::now();
+    let outcome = stage.wait(job).map_err(|error| error.to_string().replace('\n', " "));
+    let milliseconds = begun.elapsed().as_millis();
+    match outcome {
+        Ok(()) => println!("waited ok {milliseconds}"),
+        Err(why) => println!("waited no {milliseconds} {why}"),
+    }
+    Ok(())
+}
+
+/// What all nodes make before node 0 ends.
+struct Stage {
+    own: LocalRegion,
+    array: oikaze::SharedArray<u64>,
+    there: RemoteRegion,
+    full: oikaze::RemoteFifo,
+    queue: oikaze::Fifo,
+    lock: Option<oikaze::LockGuard>,
+}
+
+fn stage(job: &Job) -> Result<Stage> {
+    let me = job.rank();
+    let own = job.publish("own", oikaze::Region::shared(4096)?, Rights::ALL)?;
+    let queue = job.fifo("queue", 2, 8)?;
+    let array = job.array::<u64>("array", 512 * job.size() as usize)?;
+    let there = job.peer(0)?.region("own")?;
+    let full = job.peer(0)?.fifo("queue")?;
+    let lock = if me == 0 { Some(job.lock(7)?) } else { None };
+    if me == 0 {
+        let own = job.peer(0)?.fifo("queue")?;
+        (0..2).try_for_each(|_| own.try_push(b"full"))?;
+    }
+    job.barrier()?;
+    Ok(Stage { own, array, there, full, queue, lock })
+}
+
+impl Stage {
+    fn wait(&self, job: &Job) -> Result<()> {
+        let zero = job.peer(0)?;
+        let _ = &self.lock;
+        match WAITS[job.rank() as usize] {
+            "message" => job.receive(Some(0), None).map(drop),
+            "word" => self.own.wait_until_by(0, 0, None, |word| word != 0).map(drop),
+            "push" => self.full.push(b"more", None),
+            "name" => zero.region("never published").map(drop),
+            // Again and again until node 0 has ended, and then still served or an error.
+            "get" => {
+                job.receive(Some(0), None).expect_err("node 0 sends nothing");
+                let got: Operation<u64> = self.there.fetch_add(0, 1);
+                got.wait().map(drop)?;
+                zero.send(Class::Unordered, 1, b"late").wait()
+            }
+            "lock" => job.lock(7).and_then(oikaze::LockGuard::release),
+            "page" => {
+                job.receive(Some(0), None).expect_err("node 0 sends nothing");
+                std::hint::black_box(self.array.read_lazily(0..1)?[0]);
+                Ok(())
+            }
+            "barrier" => job.barrier(),
+            _ => self.queue.pop(&mut Vec::new(), None),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Nodes that leave or die, and the waits that end because of that (spec/ending.md).
+//!
+//! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead*. A wait ends with an error as soon as only
+//! nodes that are leaving or dead could satisfy it.
+
+use super::{Node, lock, mailbox};
+use crate::engine::{Failure, Request};
+use oikaze_protocol::Rank;
+use oikaze_protocol::wind::Death;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The launcher sees the end of a process about as early as its peers do. An error waits for its words for so long.
+const WORDS_LIMIT: Duration = Duration::from_millis(300);
+
+/// What a wait needs of another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A message.
+    Messages,
+    /// A change of this node's memory: a word, a FIFO.
+    Memory,
+}
+
+/// What is known of other nodes' ends.
+#[derive(Default)]
+pub(super) struct Departures {
+    /// Something below is set. Waits ask again and again, so this is one load for them.
+    any: AtomicBool,
+    inside: Mutex<Inside>,
+    /// Notified when the launcher has told something.
+    told: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    /// In the order in which they became known.
+    dead: Vec<(Rank, Death)>,
+    /// Nodes that have begun to leave; true: their messages have all arrived.
+    leaving: BTreeMap<Rank, bool>,
+    /// The job was aborted, for this reason.
+    aborted: Option<String>,
+    /// Ends of processes that the launcher has told, and that the engine has been told.
+    passed_on: usize,
+}
+
+impl Inside {
+    fn death_of(&self, rank: Rank) -> Option<Death> {
+        self.dead.iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
+    }
+
+    /// A node is gone without having left in order.
+    fn is_lost(&self, rank: Rank, death: Death) -> bool {
+        death != Death::Closed || !self.leaving.contains_key(&rank)
+    }
+
+    /// Why this node does not do any more what is needed.
+    fn end_of(&self, peer: Rank, needs: Needs) -> Option<Failure> {
+        if let Some(death) = self.death_of(peer).filter(|death| self.is_lost(peer, *death)) {
+            return Some(Failure::PeerLost { peer, death });
+        }
+        let silent = *self.leaving.get(&peer)?;
+        let is_over = silent || needs == Needs::Memory || self.death_of(peer).is_some();
+        is_over.then_some(Failure::Leaving { peer: Some(peer) })
+    }
+}
+
+impl Node {
+    /// A peer is dead.
+    pub(super) fn note_death(&self, death: (Rank, Death)) {
+        lock(&self.departures.inside).dead.push(death);
+        self.departures.any.store(true, Ordering::Release);
+    }
+
+    /// A peer has begun to leave; `silent`: all its messages have arrived, too.
+    pub(super) fn note_leaving(&self, (rank, silent): (Rank, bool)) {
+        *lock(&self.departures.inside).leaving.entry(rank).or_default() |= silent;
+        self.departures.any.store(true, Ordering::Release);
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Inside) -> Option<T>) -> Option<T> {
+        if !self.departures.any.load(Ordering::Acquire) {
+            return None;
+        }
+        look(&lock(&self.departures.inside))
+    }
+
+    /// How this peer died, if it did.
+    pub fn death_of(&self, rank: Rank) -> Option<Death> {
+        self.look(|inside| inside.death_of(rank))
+    }
+
+    /// Nodes that are gone without having left in order, in the order in which that became known.
+    pub fn lost(&self) -> Vec<Rank> {
+        let lost = |inside: &Inside| {
+            let lost = inside.dead.iter().filter(|(rank, death)| inside.is_lost(*rank, *death));
+            Some(lost.map(|(rank, _)| *rank).collect())
+        };
+        self.look(lost).unwrap_or_default()
+    }
+
+    fn others(&self) -> impl Iterator<Item = Rank> + use<> {
+        let me = self.bootstrap.rank();
+        (0..self.bootstrap.size()).filter(move |rank| *rank != me)
+    }
+
+    /// Nodes that neither leave nor are dead.
+    pub fn active_nodes(&self) -> Vec<Rank> {
+        let active = |inside: &Inside, rank: Rank| inside.death_of(rank).is_none() && !inside.leaving.contains_key(&rank);
+        let all = || self.others().collect();
+        self.look(|inside| Some(self.others().filter(|rank| active(inside, *rank)).collect())).unwrap_or_else(all)
+    }
+
+    /// Has this peer begun to leave?
+    pub fn is_leaving(&self, rank: Rank) -> bool {
+        self.look(|inside| inside.leaving.contains_key(&rank).then_some(())).is_some()
+    }
+
+    /// Why a wait for this peer, or for any other node, is in vain. For any: all others are leaving or dead (END-2.2).
+    pub fn loss_of(&self, peer: Option<Rank>, needs: Needs) -> Option<Failure> {
+        let loss = self.look(|inside| match peer {
+            Some(peer) => inside.end_of(peer, needs),
+            None => {
+                let ends: Option<Vec<Failure>> = self.others().map(|rank| inside.end_of(rank, needs)).collect();
+                let ends = ends.filter(|ends| !ends.is_empty())?;
+                let lost = ends.into_iter().find(|end| matches!(end, Failure::PeerLost { .. }));
+                Some(lost.unwrap_or(Failure::Leaving { peer: None }))
+            }
+        });
+        loss.or_else(|| self.over())
+    }
+
+    /// Why nothing comes any more: this node has left, or the job was aborted.
+    fn over(&self) -> Option<Failure> {
+        if self.left.load(Ordering::Acquire) {
+            return Some(Failure::Left);
+        }
+        self.look(|inside| inside.aborted.clone().map(Failure::Aborted))
+    }
+
+    /// What is next of this node's own doing; or that there will be none.
+    pub fn next_or_left<T>(&self, next: impl FnMut() -> Option<T>) -> Option<Result<T, Failure>> {
+        mailbox::next_or_end(next, || self.over())
+    }
+
+    /// The next message of this peer, or of any; or why there will be none, when nothing of it is left (MEM-7.6).
+    pub fn next_or_loss<T>(
+        &self,
+        from: Option<Rank>,
+        needs: Needs,
+        next: impl FnMut() -> Option<T>,
+    ) -> Option<Result<T, Failure>> {
+        mailbox::next_or_end(next, || self.loss_of(from, needs))
+    }
+
+    /// The launcher has told something: the end of a process, or that the job is aborted. Runs on the thread that reads from
+    /// the store.
+    pub fn take_launcher_news(&self) {
+        let ended = self.bootstrap.ended();
+        let new = {
+            let mut inside = lock(&self.departures.inside);
+            let passed_on = std::mem::replace(&mut inside.passed_on, ended.len());
+            ended.get(passed_on..).unwrap_or_default()
+        };
+        for end in new.iter().filter(|end| end.rank != self.bootstrap.rank()) {
+            self.tell(Request::PeerEnded { peer: end.rank, success: end.success });
+        }
+        // A launcher that ends the job because of a death says so, too; the death itself is what the program is told.
+        if let Some(why) = self.bootstrap.aborted().filter(|_| ended.iter().all(|end| end.success)) {
+            self.end_aborted(&why);
+        }
+        self.departures.told.notify_all();
+    }
+
+    /// Everything that waits or is begun from now on fails with this reason (END-3.1).
+    pub fn end_aborted(&self, why: &str) {
+        {
+            let mut inside = lock(&self.departures.inside);
+            if inside.aborted.is_some() {
+                return;
+            }
+            inside.aborted = Some(why.to_owned());
+        }
+        self.departures.any.store(true, Ordering::Release);
+        self.failed.store(true, Ordering::Relaxed);
+        self.with_engine(|engine| {
+            engine.end(&Failure::Aborted(why.to_owned()));
+            // A load that waits for a page goes on with the page's last bytes, as after a death (COH-8.3).
+            engine.pages().release();
+        });
+        self.tell_waiters();
+    }
+
+    /// Was the job aborted?
+    pub fn is_aborted(&self) -> bool {
+        self.look(|inside| inside.aborted.as_ref().map(drop)).is_some()
+    }
+
+    /// The launcher's words on how this node's process ended. Waits a moment for them.
+    pub(super) fn launcher_words(&self, peer: Rank) -> Option<String> {
+        let words = || {
+            let end = self.bootstrap.ended().into_iter().find(|end| end.rank == peer)?;
+            let without = if end.success { " without leaving the job" } else { "" };
+            Some(format!("node {peer} {}{without}", end.how))
+        };
+        if self.bootstrap.tells_ends() {
+            let deadline = Instant::now() + WORDS_LIMIT;
+            let mut inside = lock(&self.departures.inside);
+            while words().is_none() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                let waited = self.departures.told.wait_timeout(inside, left);
+                inside = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        words().or_else(|| self.bootstrap.aborted())
+    }
+}

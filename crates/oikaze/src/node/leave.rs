@@ -1,0 +1,68 @@
+//! Leaving the job in order (END-1.2, END-1.3): tell the others, wait for them, say for whom this waits.
+
+use super::Node;
+use super::outcomes::ranks;
+use crate::Result;
+use crate::engine::{Request, Value};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// After waiting so long in leave, one line on standard error says for whom.
+const LEAVE_QUIET: Duration = Duration::from_secs(2);
+
+impl Node {
+    /// Survivors go on after the death of a node.
+    pub fn keep_going(&self) {
+        self.keeps_going.store(true, Ordering::Relaxed);
+    }
+
+    /// Do survivors go on after the death of a node?
+    pub fn keeps_going(&self) -> bool {
+        self.keeps_going.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all other nodes leave, too.
+    pub fn leave_job(&self, limit: Option<Duration>) -> Result<()> {
+        let begun = Instant::now();
+        let completion = self.submit(Request::Leave, None);
+        let left = self.wait_in_leave(begun, limit, || completion.outcome());
+        match left {
+            // A collective of all nodes is over once one is dead. Survivors still wait for one another (END-4.3).
+            Err(error) if error.lost_peer().is_some() && self.keeps_going() => {
+                let survivors_leave = || self.active_nodes().is_empty().then_some(Ok(Value::Done));
+                self.wait_in_leave(begun, limit, survivors_leave)
+            }
+            left => left,
+        }
+    }
+
+    fn wait_in_leave(
+        &self,
+        begun: Instant,
+        limit: Option<Duration>,
+        mut ready: impl FnMut() -> Option<std::result::Result<Value, crate::engine::Failure>>,
+    ) -> Result<()> {
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let quiet = begun.checked_add(LEAVE_QUIET);
+        let until = [deadline, quiet].into_iter().flatten().min();
+        let mut outcome = self.wait(until, &mut ready);
+        if outcome.is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            self.say_who_is_waited_for();
+            outcome = self.wait(deadline, &mut ready);
+        }
+        let what = || match self.active_nodes() {
+            late if late.is_empty() => "leave".to_owned(),
+            late => format!("leave, to which node {} has not come", ranks(&late)),
+        };
+        self.awaited(what, begun, outcome).map(drop)
+    }
+
+    fn say_who_is_waited_for(&self) {
+        let (me, late) = (self.bootstrap.rank(), self.active_nodes());
+        if late.is_empty() {
+            eprintln!("oikaze: node {me} has left its work and waits for the last answers of the others in leave");
+        } else {
+            eprintln!("oikaze: node {me} has left its work and waits in leave for node {}", ranks(&late));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A whole program as one function, whose failure all nodes learn of.
+
+use crate::Job;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// Status of a program that panicked, as of a Rust program without this function.
+const PANICKED: u8 = 101;
+
+/// Joins the job, runs `program`, and leaves. An error is printed first, and then ends the job for all nodes
+/// ([`Job::abort`]), so that nobody waits for this one. (An error that `main` returns by `?` is printed only after its job was
+/// dropped, and a job that is dropped waits for the other nodes.) Where survivors go on after a death
+/// ([`OnDeath::Continue`](crate::OnDeath::Continue)) an error ends this node alone.
+///
+/// ```
+/// # use std::process::ExitCode;
+/// fn main() -> ExitCode {
+///     oikaze::run(|job| {
+///         job.barrier()?;
+///         println!("node {} of {}", job.rank(), job.size());
+///         oikaze::Result::Ok(())
+///     })
+/// }
+/// ```
+pub fn run<E: Display>(program: impl FnOnce(&Job) -> Result<(), E>) -> ExitCode {
+    let job = match crate::join() {
+        Ok(job) => job,
+        Err(error) => {
+            eprintln!("oikaze: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    run_in(job, program)
+}
+
+fn run_in<E: Display>(job: Job, program: impl FnOnce(&Job) -> Result<(), E>) -> ExitCode {
+    let rank = job.rank();
+    // The job is not used after a panic but to tell the others and to say goodbye.
+    match catch_unwind(AssertUnwindSafe(|| program(&job))) {
+        Ok(Ok(())) => match job.leave() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("oikaze: node {rank}: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Err(error)) => {
+            let error = error.to_string();
+            eprintln!("oikaze: node {rank}: {error}");
+            job.fail(&error);
+            ExitCode::FAILURE
+        }
+        // The panic hook has printed the message.
+        Err(payload) => {
+            let message = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
+            job.fail(&message.map_or_else(|| "it panicked".to_owned(), |message| format!("it panicked: {message}")));
+            ExitCode::from(PANICKED)
+        }
+    }
+}

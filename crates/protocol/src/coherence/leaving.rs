@@ -1,0 +1,100 @@
+//! Nodes that leave the job say so first (COH-6.7), so that nobody waits for what they will not do.
+
+use super::agreement::Call;
+use super::codec::Headline;
+use super::collective::Current;
+use super::failure::Doing;
+use super::post::Purpose;
+use super::{Coherence, CoherenceError, CoherenceEvent, Pages};
+use crate::Rank;
+use crate::wind::{Class, Refusal, Token};
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Nodes that have begun to leave, and whether this node has.
+#[derive(Debug, Default)]
+pub(super) struct Leavers {
+    /// For each, the collectives that it had passed by then.
+    epochs: BTreeMap<Rank, u64>,
+    announced: bool,
+}
+
+impl Coherence {
+    /// Gives back the locks that this node holds and tells all others that it leaves. The caller has seen its one-sided
+    /// operations end. The second notice follows all messages of this node, as class *sync* does.
+    pub(super) fn announce_leaving(&mut self, pages: &mut dyn Pages) {
+        if core::mem::replace(&mut self.leavers.announced, true) {
+            return;
+        }
+        for lock in self.held_locks() {
+            self.release_lock(lock, Token::NONE, pages);
+        }
+        let me = self.me;
+        for (silent, class) in [(false, Class::Unordered), (true, Class::Sync)] {
+            for to in (0..self.nodes).filter(|to| *to != me) {
+                let head = Headline::Leaving { epoch: self.epoch, silent };
+                self.post(to, class, head, Vec::new(), Purpose::Control(Doing::Leave));
+            }
+        }
+    }
+
+    /// Has this node begun to leave?
+    #[must_use]
+    pub fn is_leaving(&self, rank: Rank) -> bool {
+        self.leavers.epochs.contains_key(&rank)
+    }
+
+    /// Has this node passed its last collective?
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.left
+    }
+
+    /// Another node leaves.
+    pub(super) fn take_leaving(&mut self, from: Rank, epoch: u64, silent: bool) -> Result<(), Refusal> {
+        // A collective that this node has not called yet cannot be over (COH-9.1).
+        if epoch > self.epoch.saturating_add(1) {
+            return Err(Refusal::Malformed);
+        }
+        self.leavers.epochs.entry(from).or_insert(epoch);
+        self.events.push_back(CoherenceEvent::Leaving { rank: from, silent });
+        self.fail_by_leaving();
+        Ok(())
+    }
+
+    /// The node for whose sake the collective that comes next here cannot succeed.
+    fn leaver(&self) -> Option<Rank> {
+        // A leaving node that has passed more collectives than this one took part in the current one (its departure is still
+        // on the way here).
+        self.leavers.epochs.iter().find(|(_, epoch)| **epoch <= self.epoch).map(|(rank, _)| *rank)
+    }
+
+    /// Why this collective cannot succeed: some node has left its work for good.
+    pub(super) fn leaving_impediment(&self, call: &Call) -> Option<CoherenceError> {
+        let rank = self.leaver().filter(|_| *call != Call::Leave)?;
+        Some(CoherenceError::NodeLeaving { doing: call.doing().to_string(), rank })
+    }
+
+    /// Fails what is called and needs a leaving node (COH-6.8). A call that rank 0 may know of stays, without anybody waiting for
+    /// it here.
+    pub(super) fn fail_by_leaving(&mut self) {
+        let Some(rank) = self.leaver() else { return };
+        let error = |doing: Doing| CoherenceError::NodeLeaving { doing: doing.to_string(), rank };
+        let mut failed = Vec::new();
+        if let Some(Current { call, token, .. }) = self.collective.current.as_mut().filter(|current| current.call != Call::Leave)
+        {
+            failed.push((core::mem::replace(token, Token::NONE), call.doing()));
+        }
+        self.collective.queue.retain(|(call, token)| {
+            let stays = *call == Call::Leave;
+            if !stays {
+                failed.push((*token, call.doing()));
+            }
+            stays
+        });
+        for (token, doing) in failed {
+            self.fail(token, error(doing));
+        }
+    }
+}
