@@ -1,6 +1,7 @@
 //! When to pass on, wait, terminate and kill: what a launcher decides, without processes or clock.
 
 use super::ending::{Ending, STATUS_TIMED_OUT};
+use crate::job::NodeEnd;
 use oikaze_protocol::Rank;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,8 +23,8 @@ pub enum Action {
     Signal(i32),
     /// Tell the store why the job is over.
     Abort(String),
-    /// Tell the store that a node has ended in good order.
-    Ended(Rank, String),
+    /// Tell the store that the process of a node has ended.
+    Ended(NodeEnd),
     /// Tell the user.
     Say(String),
 }
@@ -99,8 +100,9 @@ impl Policy {
         if !self.living.remove(&rank) {
             return;
         }
+        self.actions.push(Action::Ended(NodeEnd { rank, how: how.to_string(), success: how.is_success() }));
         if how.is_success() {
-            return self.actions.push(Action::Ended(rank, how.to_string()));
+            return;
         }
         // Its neighbours hear of a killed process sooner than its launcher does, and may have ended of it by then.
         let killed = *how == Ending::Signal(SIGKILL) && matches!(self.stage, Stage::Running | Stage::Grace(_)) && !self.told;
@@ -222,7 +224,7 @@ mod tests {
     fn good_ends_are_only_told() {
         let mut policy = Policy::new(2, GRACE, None);
         policy.ended(at(0), 1, &Ending::Status(0));
-        assert_eq!(policy.actions(), [Action::Ended(1, "ended with status 0".into())]);
+        assert_eq!(policy.actions(), [Action::Ended(NodeEnd { rank: 1, how: "ended with status 0".into(), success: true })]);
         assert!(!policy.is_over() && policy.next_timeout().is_none());
         policy.ended(at(0), 0, &Ending::Status(0));
         assert!(policy.is_over() && policy.status() == 0);

@@ -289,7 +289,7 @@ impl Job {
                 self.remotes.iter_mut().for_each(|remote| remote.signal(signal));
             }
             Action::Abort(why) => self.server.abort(&why),
-            Action::Ended(rank, how) => self.server.ended(rank, &how),
+            Action::Ended(end) => self.server.ended(end),
             Action::Say(text) => self.words.say(text),
         }
     }
