@@ -5,6 +5,7 @@ use super::protocol::{Greeting, LENGTH_LEN, Malformed, NONCE_LEN, Proof, Reply, 
 use super::seal::{self, From, Seal};
 use crate::job::bootstrap::{Bootstrap, check_key, check_value};
 use crate::job::environment::Place;
+use crate::job::clock::{Clock, TICK};
 use crate::job::{JobError, NodeEnd, Secret, Settings};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -12,7 +13,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long one address may take to answer.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -109,7 +110,8 @@ impl Client {
     }
 
     fn wait(&self, id: u32, limit: Duration) -> Result<Reply, JobError> {
-        let start = Instant::now();
+        // While this process and the store are stopped, no limit passes.
+        let mut clock = Clock::new();
         let mut state = self.shared.lock();
         loop {
             if let Some(reply) = state.pending.get_mut(&id).and_then(Option::take) {
@@ -121,10 +123,10 @@ impl Client {
             if let Some(why) = &state.lost {
                 return Err(JobError::StoreLost { why: why.clone() });
             }
-            let Some(left) = limit.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+            let Some(left) = limit.checked_sub(clock.now()).filter(|left| !left.is_zero()) else {
                 return Err(JobError::StoreLost { why: format!("no answer in {limit:?}") });
             };
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, left.min(TICK)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

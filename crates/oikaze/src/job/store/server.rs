@@ -4,6 +4,7 @@ use super::protocol::{Greeting, HANDSHAKE_MAX, NONCE_LEN, Proof, QUESTION_MAX, R
 use super::seal::{self, From, Seal};
 use super::surveys::{Surveys, collect};
 use super::table::{Answer, Notice, Table};
+use crate::job::clock::{Clock, TICK};
 use crate::job::{JobError, NodeEnd, Secret};
 use oikaze_protocol::Rank;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -69,8 +70,8 @@ impl Server {
         woken.set_nonblocking(true).map_err(JobError::system(doing))?;
         let (commands, receiver) = channel();
         let strangers_max = STRANGERS_MAX.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        let (start, rests_until, connections) = (Instant::now(), Duration::ZERO, Vec::new());
-        let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, start, rests_until, connections };
+        let (clock, rests_until, connections) = (Clock::new(), Duration::ZERO, Vec::new());
+        let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, clock, rests_until, connections };
         let serve = move || doors.serve(Table::new(size), notify);
         let thread = std::thread::Builder::new().name("oikaze store".into()).spawn(serve).map_err(JobError::system(doing))?;
         Ok(Server { commands, wake: Some(wake), thread: Some(thread), port, size })
@@ -146,7 +147,7 @@ struct Doors {
     commands: Receiver<Command>,
     secret: Secret,
     strangers_max: usize,
-    start: Instant,
+    clock: Clock,
     rests_until: Duration,
     connections: Vec<Connection>,
 }
@@ -155,7 +156,7 @@ impl Doors {
     fn serve(mut self, mut table: Table, mut notify: Notify) {
         let mut surveys = Surveys::default();
         while self.wait(&table) {
-            let now = self.start.elapsed();
+            let now = self.clock.now();
             while let Ok(command) = self.commands.try_recv() {
                 match command {
                     Command::Abort(why) => table.abort(&why),
@@ -186,16 +187,16 @@ impl Doors {
     }
 
     /// Wait until there is something to do; `false` when the server is dropped.
-    fn wait(&self, table: &Table) -> bool {
+    fn wait(&mut self, table: &Table) -> bool {
         let deadlines = self.connections.iter().filter_map(|connection| match connection.phase {
             Phase::Stranger(_, deadline) | Phase::Leaving(deadline) => Some(deadline),
             Phase::Node(..) => None,
         });
-        let now = self.start.elapsed();
+        let now = self.clock.now();
         let rest = Some(self.rests_until).filter(|&until| until > now);
         let deadline = deadlines.chain(table.next_timeout()).chain(rest).min();
         // Rounded up, so that a deadline has passed when the wait ends.
-        let left = deadline.map(|deadline| deadline.saturating_sub(now) + Duration::from_millis(1));
+        let left = deadline.map(|deadline| (deadline.saturating_sub(now) + Duration::from_millis(1)).min(TICK));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let knock = if self.is_open(now) { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, knock)];
