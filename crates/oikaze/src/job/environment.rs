@@ -32,6 +32,8 @@ pub const FAULT: &str = "OIKAZE_FAULT";
 pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
 /// What decides how much may be in flight: `delay` or `cubic`.
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
+/// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
+pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
 /// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 
@@ -98,6 +100,7 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
     variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
+    variables.extend(settings.keep_going.then(|| (KEEP_GOING, "1".to_owned())));
     variables
 }
 
@@ -116,7 +119,13 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
     let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
-    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going: false })
+    let yes_or_no = |text: &str| match text {
+        "1" => Some(true),
+        "0" | "" => Some(false),
+        _ => None,
+    };
+    let keep_going = optional(lookup, KEEP_GOING, "1 or 0", yes_or_no)?.unwrap_or(false);
+    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -197,13 +206,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let settings = Settings {
-            keep_going: false,
             ports: Ports::range(10, 20),
             failure_time: Some(Duration::from_millis(500)),
             time_limit: Some(Duration::from_secs(60)),
             fault: Some("loss=0.05".into()),
             checksum: Some(Checksum::Header),
             congestion: Some(Algorithm::Cubic),
+            keep_going: true,
         };
         let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
         let lookup = |name: &str| map.get(name).cloned();
@@ -243,6 +252,7 @@ mod tests {
             (TIME_LIMIT, "-1"),
             (CHECKSUM, "none"),
             (CONGESTION, "reno"),
+            (KEEP_GOING, "maybe"),
         ] {
             let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();
             assert!(message.contains(name), "{message}");

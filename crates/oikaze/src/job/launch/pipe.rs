@@ -14,9 +14,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Both ends must say the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// First line of an agent that understands this version.
-pub const MAGIC: &str = "OIKAZE-AGENT 1";
+pub const MAGIC: &str = "OIKAZE-AGENT 2";
 /// Bytes of one frame.
 const FRAME_MAX: usize = 1 << 20;
 
@@ -42,6 +42,7 @@ pub struct Order {
     fault: Option<String>,
     checksum: Option<String>,
     congestion: Option<String>,
+    keep_going: bool,
     /// Program and arguments.
     pub program: Vec<String>,
     /// Directory to run in, if it exists there.
@@ -72,6 +73,7 @@ impl Order {
             fault: settings.fault.clone(),
             checksum: settings.checksum.map(|checksum| checksum.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
+            keep_going: settings.keep_going,
             program: Vec::new(),
             directory: String::new(),
             environment: Vec::new(),
@@ -96,10 +98,9 @@ impl Order {
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();
-        Some((
-            Secret::from_hex(&self.secret)?,
-            Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going: false },
-        ))
+        let keep_going = self.keep_going;
+        let settings = Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going };
+        Some((Secret::from_hex(&self.secret)?, settings))
     }
 }
 
