@@ -273,9 +273,8 @@ impl Job {
     /// # }
     /// ```
     pub fn abort(&self, reason: &str) {
-        let why = format!("node {}: {reason}", self.rank());
-        self.bootstrap.abort(&why);
-        self.node.end_aborted(&why);
+        self.bootstrap.abort(reason);
+        self.node.end_aborted(&format!("node {} aborted the job: {reason}", self.rank()));
     }
 
     /// Ranks of the nodes that have died, or have left without waiting for the others, in the order in which this node learned

@@ -27,7 +27,7 @@ pub enum Failure {
         peer: Option<Rank>,
     },
     /// The job was aborted, by [`Job::abort`](crate::Job::abort) or by its launcher.
-    #[error("the job was aborted: {0}")]
+    #[error("the job was ended: {0}")]
     Aborted(String),
     /// A shared-memory operation failed.
     #[error(transparent)]

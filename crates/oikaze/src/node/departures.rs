@@ -217,6 +217,7 @@ impl Node {
                 inside = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
-        words().or_else(|| self.bootstrap.aborted())
+        // Without the launcher's list of ends, its reason for ending the job is the best there is.
+        words().or_else(|| self.bootstrap.aborted().filter(|_| !self.bootstrap.tells_ends()))
     }
 }

@@ -50,9 +50,10 @@ impl Node {
             self.say_who_is_waited_for();
             outcome = self.wait(deadline, &mut ready);
         }
+        let is_late = outcome.is_none();
         let what = || match self.active_nodes() {
-            late if late.is_empty() => "leave".to_owned(),
-            late => format!("leave, to which node {} has not come", ranks(&late)),
+            late if is_late && !late.is_empty() => format!("leave, to which node {} has not come", ranks(&late)),
+            _ => "leave".to_owned(),
         };
         self.awaited(what, begun, outcome).map(drop)
     }

@@ -31,7 +31,9 @@ impl Coherence {
             self.release_lock(lock, Token::NONE, pages);
         }
         let me = self.me;
-        for (silent, class) in [(false, Class::Unordered), (true, Class::Sync)] {
+        // Where a death is the reason, the others hear of the death first.
+        let first = if self.dead.is_empty() { Class::Unordered } else { Class::Sync };
+        for (silent, class) in [(false, first), (true, Class::Sync)] {
             for to in (0..self.nodes).filter(|to| *to != me) {
                 let head = Headline::Leaving { epoch: self.epoch, silent };
                 self.post(to, class, head, Vec::new(), Purpose::Control(Doing::Leave));
