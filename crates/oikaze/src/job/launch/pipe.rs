@@ -22,7 +22,7 @@ pub const MAGIC: &str = "OIKAZE-AGENT 2";
 /// Bytes of one frame.
 const FRAME_MAX: usize = 1 << 20;
 
-/// A word of the system, of any bytes: text in JSON where it is UTF-8, else an array of bytes.
+/// A word of the system, of any bytes: text in JSON where it is UTF-8, else an array of bytes (LAUNCH-6.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Spelled", into = "Spelled")]
 pub struct Word(pub OsString);

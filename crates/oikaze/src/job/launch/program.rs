@@ -112,7 +112,7 @@ fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
     let path = Path::new(OsStr::from_bytes(name));
     match std::fs::metadata(path) {
         // `env` finds what is named next, but not with a carriage return at its end.
-        Ok(_) if name.ends_with(b"/env") && words.last().is_some_and(|word| word.ends_with(b"\r")) => Err(DOS.to_owned()),
+        Ok(_) if name.ends_with(b"/env") && words.next_back().is_some_and(|word| word.ends_with(b"\r")) => Err(DOS.to_owned()),
         Ok(meta) => match executable(&meta) {
             Ok(()) => Ok(path.to_owned()),
             Err(why) => Err(format!("its first line names the interpreter {}, but {why}", shown(name))),
