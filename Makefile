@@ -16,8 +16,13 @@ CARGO ?= $(shell command -v cargo || echo $(HOME)/.cargo/bin/cargo)
 NODES ?= 4
 
 demo: packages
-	$(CARGO) build --quiet --release -p oikaze-cli -p oikaze-apps
-	./target/release/oikaze run --no-prefix -n $(NODES) -- ./target/release/himeno --size S --iterations 100 --verify --progress
+	@# Cargo says where its programs are: CARGO_TARGET_DIR, build.target-dir or build.target may move them.
+	program() {
+	  $(CARGO) build --quiet --release "$$@" --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+	}
+	oikaze=$$(program -p oikaze-cli --bin oikaze)
+	himeno=$$(program -p oikaze-apps --bin himeno)
+	"$$oikaze" run --no-prefix -n $(NODES) -- "$$himeno" --size S --iterations 100 --verify --progress
 
 test: packages
 	$(CARGO) xtask test

@@ -80,8 +80,8 @@ fn one_node_is_not_as_the_others() {
     job("", "exec $L", &["declared the name \"p0\"", "declared the name \"matrix\"", "in the same order"]);
     job("", &format!("exec {HIMENO} --size s --iterations 3"), &["node 0 declared 262144 bytes, node 1 declared 2097152 bytes"]);
     job("", &format!("exec {HIMENO} --size xs --iterations 4"), &["node 1 called barrier while node 0 called reduce"]);
-    job("--failure-time 500", "exit 0", &["[0] himeno: the job was ended: all other nodes have ended"]);
-    job("--failure-time 500", "exit 3", &["[0] himeno: the job was ended: node 1 ended with status 3"]);
+    job("--failure-time 500", "exit 0", &["[0] himeno: joining the job failed: node 1 ended with status 0 before it had joined"]);
+    job("--failure-time 500", "exit 3", &["[0] himeno: ", "node 1 ended with status 3"]);
     // It never joins: the launcher ends it after the others' own errors.
     let sleeper = "export OIKAZE_TIMEOUT=300; [ $OIKAZE_RANK = 1 ] && exec sleep 1000; exec $H";
     says(

@@ -9,7 +9,8 @@ use oikaze::job::launch::plan::Host;
 use oikaze::job::launch::{LaunchError, Options};
 use oikaze::job::{Checksum, Ports, Settings};
 use oikaze_os::link::FaultSettings;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -131,11 +132,16 @@ pub struct Run {
 
     /// Set a variable for all nodes; without VALUE, the launcher's own
     #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]")]
-    environment: Vec<String>,
+    environment: Vec<OsString>,
 
     /// Pass the nodes' output byte by byte as it is, without [rank] in front
     #[arg(long)]
     no_prefix: bool,
+
+    /// Hand the job's secret over in OIKAZE_SECRET instead of an inherited descriptor, for programs that are started by what
+    /// closes descriptors (sudo, Python's subprocess); the nodes' own child processes get it, too
+    #[arg(long)]
+    secret_in_environment: bool,
 
     /// Path of the oikaze command on other hosts [default: the same as here]
     #[arg(long, value_name = "PATH", requires = "hosts")]
@@ -179,6 +185,7 @@ impl Run {
             prefix: !self.no_prefix,
             timeout: self.timeout,
             environment: self.environment.iter().map(|text| variable(text)).collect::<Result<_, _>>()?,
+            secret_in_environment: self.secret_in_environment,
             program: self.program,
             agent: self.agent.unwrap_or_else(|| helper.clone()),
             helper,
@@ -193,15 +200,17 @@ pub fn helper() -> Result<PathBuf, LaunchError> {
 }
 
 /// `NAME=VALUE`, or the launcher's own value of `NAME`.
-fn variable(text: &str) -> Result<(String, String), LaunchError> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Ok(value.to_owned())),
-        None => (text, std::env::var(text)),
+fn variable(text: &OsStr) -> Result<(OsString, OsString), LaunchError> {
+    let bytes = text.as_bytes();
+    let (name, value) = match bytes.iter().position(|&byte| byte == b'=') {
+        Some(at) => (bytes.get(..at), bytes.get(at + 1..).map(|value| OsStr::from_bytes(value).to_owned())),
+        None => (Some(bytes), std::env::var_os(text)),
     };
+    let (name, shown) = (OsStr::from_bytes(name.unwrap_or_default()), text.display());
     match value {
-        Ok(value) if !name.is_empty() => Ok((name.to_owned(), value)),
-        Ok(_) => Err(LaunchError::Usage(format!("--env {text}: a variable has a name: write NAME=VALUE"))),
-        Err(why) => Err(LaunchError::Usage(format!("--env {text}: {why} here; set it, or write {text}=VALUE"))),
+        Some(value) if !name.is_empty() => Ok((name.to_owned(), value)),
+        Some(_) => Err(LaunchError::Usage(format!("--env {shown}: a variable has a name: write NAME=VALUE"))),
+        None => Err(LaunchError::Usage(format!("--env {shown}: not set here; set it, or write {shown}=VALUE"))),
     }
 }
 

@@ -47,7 +47,8 @@ fn print(text: &str) -> oikaze::Result<()> {
 fn finish(result: Result<u8, LaunchError>) -> ExitCode {
     result.map_or_else(
         |why| {
-            eprintln!("oikaze: {why}");
+            // Standard error may be full or closed.
+            let _ = writeln!(std::io::stderr(), "oikaze: {why}");
             ExitCode::from(why.status())
         },
         ExitCode::from,

@@ -7,12 +7,12 @@ use support::*;
 
 #[test]
 fn every_node_knows_its_place() {
-    let script = "echo $OIKAZE_RANK/$OIKAZE_SIZE $OIKAZE_LOCAL_RANK/$OIKAZE_LOCAL_SIZE ${#OIKAZE_SECRET} $OIKAZE_FAILURE_TIME $OIKAZE_FAULT $A";
+    let script = "echo $OIKAZE_RANK/$OIKAZE_SIZE $OIKAZE_LOCAL_RANK/$OIKAZE_LOCAL_SIZE $(wc -c < /proc/$$/fd/$OIKAZE_SECRET_FD) $OIKAZE_FAILURE_TIME $OIKAZE_FAULT $A";
     let options = ["-n", "3", "--failure-time", "700", "--fault", "loss=0.05", "--env", "A=b"];
     let (status, out, err) = finish(&mut run_script(&options, script));
     let mut lines: Vec<&str> = out.lines().collect();
     lines.sort_unstable();
-    let expected: Vec<String> = (0..3).map(|rank| format!("[{rank}] {rank}/3 {rank}/3 64 700 loss=0.05 b")).collect();
+    let expected: Vec<String> = (0..3).map(|rank| format!("[{rank}] {rank}/3 {rank}/3 32 700 loss=0.05 b")).collect();
     assert_eq!((status, lines, err.as_str()), (Some(0), expected.iter().map(String::as_str).collect(), ""));
 }
 
@@ -107,7 +107,7 @@ fn nodes_meet_and_see_each_other_die() {
     let script = format!("[ $OIKAZE_RANK = 1 ] && exit 0; exec {OIKAZE} hello --limit 1000");
     let (status, _, err) = finish(&mut run_script(&["-n", "2"], &script));
     assert_eq!(status, Some(1), "{err}");
-    assert!(err.contains("the fence \"hello\" will not come: node 1 ended with status 0"), "{err}");
+    assert!(err.contains("the fence \"hello\" failed: node 1 ended with status 0"), "{err}");
 }
 
 #[test]
@@ -123,7 +123,8 @@ fn a_wrong_secret_is_named() {
 
 #[test]
 fn the_secret_is_in_no_argument_list() {
-    let mut job = Running::start(&mut run_script(&[], "echo $OIKAZE_SECRET; echo $PPID; exec sleep 1000"));
+    let mut job =
+        Running::start(&mut run_script(&["--secret-in-environment"], "echo $OIKAZE_SECRET; echo $PPID; exec sleep 1000"));
     let secret = job.line("[0] ");
     let launcher = job.line("[0] ");
     assert_eq!(launcher, job.child.id().to_string());

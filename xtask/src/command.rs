@@ -11,9 +11,12 @@ pub fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// Where cargo builds.
+/// Directory in which cargo builds. It is that of this very program (`TARGET/debug/xtask`), wherever CARGO_TARGET_DIR or
+/// cargo's configuration has put it.
 pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |set| root().join(set))
+    let here = std::env::current_exe().ok();
+    let built = here.as_deref().and_then(|program| program.parent()?.parent());
+    built.map_or_else(|| root().join("target"), Path::to_owned)
 }
 
 /// A program to be run.

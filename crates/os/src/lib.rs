@@ -25,6 +25,7 @@ pub mod checksum;
 pub mod counting;
 pub mod cpu;
 pub mod hazard;
+pub mod inherited;
 pub mod interfaces;
 pub mod link;
 pub mod memory;

@@ -1,9 +1,11 @@
 //! The variables by which `oikaze run` tells a process its place, written and read in one file.
 
 use crate::job::{Checksum, JobError, Secret};
+use oikaze_os::inherited;
 use oikaze_os::link::Ports;
 use oikaze_protocol::limits::NODES_MAX;
 use oikaze_protocol::wind::congestion::Algorithm;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the store listens: `address:port`, several separated by commas.
@@ -18,6 +20,9 @@ pub const LOCAL_RANK: &str = "OIKAZE_LOCAL_RANK";
 pub const LOCAL_SIZE: &str = "OIKAZE_LOCAL_SIZE";
 /// The job's secret, 64 hexadecimal digits.
 pub const SECRET: &str = "OIKAZE_SECRET";
+/// Number of the inherited descriptor with the job's secret ([`inherited`]). Unlike [`SECRET`], it is of no use to the node's
+/// own child processes.
+pub const SECRET_FD: &str = "OIKAZE_SECRET_FD";
 /// Greater in a process started later.
 pub const INCARNATION: &str = "OIKAZE_INCARNATION";
 /// UDP (and the store's TCP) ports: `A-B`.
@@ -82,7 +87,7 @@ pub fn new_incarnation() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
-/// What a launcher puts into a child's environment.
+/// The variables of a hand-made set-up. `oikaze run` replaces [`SECRET`] by [`SECRET_FD`].
 #[must_use]
 pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, String)> {
     let mut variables = vec![
@@ -149,15 +154,38 @@ pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let local_size = optional(lookup, LOCAL_SIZE, "1 to OIKAZE_SIZE", |text| number(text, 1, size))?.unwrap_or(1);
     let local_rank =
         optional(lookup, LOCAL_RANK, "a rank below OIKAZE_LOCAL_SIZE", |text| number(text, 0, local_size - 1))?.unwrap_or(0);
-    let secret = match lookup(SECRET) {
-        Some(text) => Secret::from_hex(&text),
-        None => None,
-    };
-    // Never show what was found there.
-    let secret =
-        secret.ok_or(JobError::Environment { name: SECRET, found: "not usable".into(), needed: "64 hexadecimal digits" })?;
+    let secret = read_secret(lookup)?;
     let incarnation = optional(lookup, INCARNATION, "a number", |text| text.parse().ok())?.unwrap_or_else(new_incarnation);
     Ok(Some(Place { store, rank, size, local_rank, local_size, secret, incarnation }))
+}
+
+/// Secret that this process has taken from an inherited descriptor. It is closed since, and joining may be tried again.
+static TAKEN: Mutex<Option<(i32, Secret)>> = Mutex::new(None);
+
+/// The secret by [`SECRET`], as a hand-made set-up gives it, or by [`SECRET_FD`] (LAUNCH-6.3).
+fn read_secret(lookup: Lookup<'_>) -> Result<Secret, JobError> {
+    let wrong = |name, found: &str, needed| JobError::Environment { name, found: found.to_owned(), needed };
+    if let Some(text) = lookup(SECRET) {
+        // Never show what was found there.
+        return Secret::from_hex(&text).ok_or_else(|| wrong(SECRET, "not usable", "64 hexadecimal digits"));
+    }
+    let needed = "the number of a descriptor that `oikaze run` opened";
+    let Some(text) = lookup(SECRET_FD) else {
+        return Err(wrong(SECRET_FD, "not set, nor is OIKAZE_SECRET", needed));
+    };
+    let number: i32 = text.trim().parse().map_err(|_| wrong(SECRET_FD, &format!("{text:?}"), needed))?;
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, secret)) = taken.as_ref().filter(|(of, _)| *of == number) {
+        return Ok(secret.clone());
+    }
+    let closed = || {
+        let found = format!("{number}, which holds no secret here (a program that started this one has joined, or closed it)");
+        wrong(SECRET_FD, &found, "inherited from `oikaze run`: where sudo or Python close it, use --secret-in-environment")
+    };
+    let bytes = inherited::take(number).map_err(|_| closed())?;
+    let secret = Secret::from_bytes(bytes.try_into().map_err(|_| closed())?);
+    *taken = Some((number, secret.clone()));
+    Ok(secret)
 }
 
 fn number(text: &str, least: u32, most: u32) -> Option<u32> {
@@ -238,6 +266,14 @@ mod tests {
             (LOCAL_SIZE, "5"),
             (SECRET, "hunter2"),
         ];
+        for number in ["x", "1", "99999"] {
+            let lookup = |wanted: &str| match wanted {
+                SECRET => None,
+                SECRET_FD => Some(number.to_owned()),
+                other => good.get(other).cloned(),
+            };
+            assert!(read_place(&lookup).unwrap_err().to_string().contains(SECRET_FD));
+        }
         for (name, value) in cases {
             let lookup = |wanted: &str| if wanted == name { Some(value.to_owned()) } else { good.get(wanted).cloned() };
             let message = read_place(&lookup).unwrap_err().to_string();

@@ -64,7 +64,7 @@ pub enum JobError {
         why: String,
     },
     /// A node that is needed has ended.
-    #[error("{what} will not come: node {rank} {how}")]
+    #[error("{what} failed: node {rank} {how}")]
     NodeEnded {
         /// Rank of the node that ended.
         rank: u32,

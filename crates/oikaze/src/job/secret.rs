@@ -1,5 +1,7 @@
 //! The job's shared secret: 32 random bytes known to its launcher and nodes only.
 
+use oikaze_os::inherited::Inheritance;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
@@ -53,6 +55,14 @@ impl Secret {
             }
             text
         })
+    }
+
+    /// For a child process, by a descriptor.
+    ///
+    /// # Errors
+    /// As [`Inheritance::new`].
+    pub(crate) fn inheritance(&self) -> std::io::Result<Inheritance> {
+        Inheritance::new(&self.0)
     }
 
     /// HMAC-SHA256 (RFC 2104) of the concatenated `parts` under this secret. The first part should be a label that no other use shares.

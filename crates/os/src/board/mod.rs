@@ -17,6 +17,7 @@ use crate::memory::mapping::Mapping;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use sync::AtomicU64;
 
@@ -75,6 +76,10 @@ impl Board {
     /// Too large, no memory for it, no descriptor left, or a kernel before 5.1.
     pub fn new(name: &str, layout: Layout) -> io::Result<Board> {
         let bytes = layout.bytes().ok_or(Errno::FBIG)?;
+        // As in `memory::memfd`: past this limit the kernel sends SIGXFSZ.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes as u64) {
+            return Err(Errno::FBIG.into());
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // As in `memory::memfd`: Linux before 6.3 does not know the flag.
         let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)

@@ -6,7 +6,8 @@ use super::error::LaunchError;
 use super::guard::Guard;
 use super::output::Sink;
 use super::pipe::{Control, News, Order, Up, VERSION};
-use super::{Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, plan, stop_myself, stops, take_signals};
+use super::program::find_program;
+use super::{Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,24 +61,25 @@ fn work<W: std::io::Write + Send>(order: Order, up: &Up<W>) -> Result<Work, Laun
     let (secret, settings) = order.secret_and_settings().ok_or_else(broken)?;
     let mut program = order.program.into_iter();
     let name = program.next().ok_or_else(broken)?;
-    let directory = Some(PathBuf::from(&order.directory)).filter(|directory| directory.is_dir());
+    let directory = Some(PathBuf::from(&order.directory.0)).filter(|directory| directory.is_dir());
     match &directory {
         Some(directory) => {
             std::env::set_current_dir(directory).map_err(LaunchError::system(format!("enter {}", directory.display())))?
         }
         None => {
-            up.tell(&News::Note(format!("{} does not exist there: running in the home directory", order.directory)));
+            up.tell(&News::Note(format!("{} does not exist there: running in the home directory", order.directory.0.display())));
         }
     }
     Ok(Work {
-        program: plan::find_program(&name, std::env::var_os("PATH").as_deref())?,
-        arguments: program.map(Into::into).collect(),
+        program: find_program(&name.0, std::env::var_os("PATH").as_deref())?,
+        arguments: program.map(|word| word.0).collect(),
         directory,
-        environment: order.environment,
+        environment: order.environment.into_iter().map(|(name, value)| (name.0, value.0)).collect(),
         store: order.store,
         size: order.size,
         ranks: order.first..order.first.saturating_add(order.count),
         secret,
+        secret_in_environment: order.secret_in_environment,
         incarnation: order.incarnation,
         settings,
         input: false,

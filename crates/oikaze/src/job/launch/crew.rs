@@ -5,8 +5,10 @@ use super::ending::Ending;
 use super::error::LaunchError;
 use super::guard::Guard;
 use super::output::{Sink, Stream, pump};
+use super::program;
 use crate::job::environment::{self, Place};
 use crate::job::{Secret, Settings};
+use oikaze_os::inherited::Inheritance;
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -27,7 +29,7 @@ pub struct Work {
     /// Its directory; the launcher's if absent.
     pub directory: Option<PathBuf>,
     /// Further variables.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(OsString, OsString)>,
     /// Where the store is.
     pub store: String,
     /// Nodes of the whole job.
@@ -36,6 +38,8 @@ pub struct Work {
     pub ranks: Range<Rank>,
     /// The job's secret.
     pub secret: Secret,
+    /// The secret goes into the environment, and not into a descriptor.
+    pub secret_in_environment: bool,
     /// Of this start.
     pub incarnation: u64,
     /// What the user told.
@@ -75,10 +79,14 @@ impl Crew {
         guard: &mut Guard,
     ) -> Result<Crew, LaunchError> {
         let mut crew = Crew::empty();
+        let secret = match work.secret_in_environment {
+            true => None,
+            false => Some(work.secret.inheritance().map_err(LaunchError::system("put the job's secret into a memory file"))?),
+        };
         for rank in work.ranks.clone() {
-            let mut command = command(work, rank, &wrap(rank));
+            let mut command = command(work, rank, &wrap(rank), secret.as_ref());
             let doing = || LaunchError::system(format!("start {} as node {rank}", work.program.display()));
-            let mut child = command.spawn().map_err(doing())?;
+            let mut child = command.spawn().map_err(|why| program::refused(&work.program, rank, why))?;
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
             let pid = pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;
             guard.group(pid);
@@ -174,7 +182,7 @@ impl Drop for Crew {
     }
 }
 
-fn command(work: &Work, rank: Rank, wrap: &[String]) -> Command {
+fn command(work: &Work, rank: Rank, wrap: &[String], secret: Option<&Inheritance>) -> Command {
     let mut command = match wrap.split_first() {
         Some((first, rest)) => {
             let mut command = Command::new(first);
@@ -194,6 +202,12 @@ fn command(work: &Work, rank: Rank, wrap: &[String]) -> Command {
     };
     command.args(&work.arguments).envs(work.environment.iter().map(|(name, value)| (name, value)));
     command.envs(environment::to_variables(&place, &work.settings));
+    command.env_remove(environment::SECRET_FD);
+    if let Some(secret) = secret {
+        // Also that of a job in which this launcher itself runs.
+        command.env_remove(environment::SECRET).env(environment::SECRET_FD, secret.number().to_string());
+        secret.pass_to(&mut command);
+    }
     command.stdin(if work.input && rank == 0 { Stdio::inherit() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(directory) = &work.directory {

@@ -2,6 +2,7 @@
 
 use super::ending::{STATUS_LAUNCHER, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND};
 use crate::job::JobError;
+use std::ffi::OsString;
 
 /// Why a job could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +14,7 @@ pub enum LaunchError {
     #[error("program {program:?} was not found {place}{hint}")]
     NotFound {
         /// As given.
-        program: String,
+        program: OsString,
         /// Where it was looked for.
         place: String,
         /// What might be meant.
@@ -23,7 +24,7 @@ pub enum LaunchError {
     #[error("{program:?} cannot be run: {why}")]
     NotExecutable {
         /// As given.
-        program: String,
+        program: OsString,
         /// Why.
         why: String,
     },

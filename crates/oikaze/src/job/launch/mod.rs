@@ -1,12 +1,13 @@
 //! The launcher: `oikaze run`.
 //!
-//! - [`plan`]: which nodes run where, what they run. [`netns`]: one machine as several.
+//! - [`plan`]: which nodes run where. [`program`]: what they run. [`netns`]: one machine as several.
 //! - `crew`: children on this host. `remote` and [`agent`]: children on others, over ssh; `pipe`: what the two say.
 //! - [`policy`]: when to pass on, wait, terminate, kill. [`guard`]: cleans up after a launcher that was killed itself.
 //! - [`output`]: lines of many nodes on one terminal. [`ending`]: exit statuses.
 
 pub mod agent;
 mod crew;
+mod elf;
 pub mod ending;
 mod error;
 pub mod guard;
@@ -16,6 +17,7 @@ pub mod output;
 mod pipe;
 pub mod plan;
 pub mod policy;
+pub mod program;
 mod remote;
 mod run;
 

@@ -116,7 +116,7 @@ impl Terminal {
                 screen.broken = true;
                 // Who closes the pipe, as `head` does, has read enough.
                 if why.kind() != std::io::ErrorKind::BrokenPipe {
-                    let _ = self.lost.set(why.to_string());
+                    let _ = self.lost.set(format!("{why}{}", crate::error::remedy(&why)));
                 }
             }
             !screen.broken

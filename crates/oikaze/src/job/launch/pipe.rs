@@ -9,7 +9,9 @@ use crate::job::{Checksum, Ports, Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::congestion::Algorithm;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +21,33 @@ pub const VERSION: u16 = 2;
 pub const MAGIC: &str = "OIKAZE-AGENT 2";
 /// Bytes of one frame.
 const FRAME_MAX: usize = 1 << 20;
+
+/// A word of the system, of any bytes: text in JSON where it is UTF-8, else an array of bytes (LAUNCH-6.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Spelled", into = "Spelled")]
+pub struct Word(pub OsString);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Spelled {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<Spelled> for Word {
+    fn from(spelled: Spelled) -> Word {
+        Word(match spelled {
+            Spelled::Text(text) => text.into(),
+            Spelled::Bytes(bytes) => OsString::from_vec(bytes),
+        })
+    }
+}
+
+impl From<Word> for Spelled {
+    fn from(word: Word) -> Spelled {
+        word.0.into_string().map_or_else(|word| Spelled::Bytes(word.into_vec()), Spelled::Text)
+    }
+}
 
 /// What an agent shall do. Holds the secret: no `Debug`.
 #[derive(Serialize, Deserialize)]
@@ -43,12 +72,14 @@ pub struct Order {
     checksum: Option<String>,
     congestion: Option<String>,
     keep_going: bool,
+    /// The secret goes into the nodes' environment.
+    pub secret_in_environment: bool,
     /// Program and arguments.
-    pub program: Vec<String>,
+    pub program: Vec<Word>,
     /// Directory to run in, if it exists there.
-    pub directory: String,
+    pub directory: Word,
     /// Further variables.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(Word, Word)>,
 }
 
 fn milliseconds(time: Duration) -> u64 {
@@ -74,8 +105,9 @@ impl Order {
             checksum: settings.checksum.map(|checksum| checksum.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
             keep_going: settings.keep_going,
+            secret_in_environment: false,
             program: Vec::new(),
-            directory: String::new(),
+            directory: Word::default(),
             environment: Vec::new(),
         }
     }
@@ -232,6 +264,13 @@ mod tests {
     }
 
     proptest! {
+        /// LAUNCH-6.2: words of any bytes pass.
+        #[test]
+        fn words_of_any_bytes_pass_as_json(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
+            let word = Word(OsString::from_vec(bytes));
+            prop_assert_eq!(serde_json::from_str::<Word>(&serde_json::to_string(&word).unwrap()).unwrap(), word);
+        }
+
         #[test]
         fn both_ways(list in proptest::collection::vec(news(), 0..10)) {
             let bytes: Vec<u8> = list.iter().flat_map(News::encode).collect();

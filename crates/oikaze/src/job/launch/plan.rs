@@ -1,12 +1,9 @@
-//! Which nodes run where, and what they run.
+//! Which nodes run where.
 
 use super::error::LaunchError;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::NODES_MAX;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A host as the user names it: `name`, `user@name`, with `:K` for how many nodes it shall have.
@@ -68,49 +65,6 @@ pub fn place(nodes: Option<u32>, hosts: &[Host]) -> Result<Vec<Range<Rank>>, Lau
         .collect())
 }
 
-/// Find a program as a shell would.
-///
-/// # Errors
-/// Not there, or not to be run.
-pub fn find_program(program: &str, path: Option<&OsStr>) -> Result<PathBuf, LaunchError> {
-    let not_found =
-        |place: &str, hint: String| LaunchError::NotFound { program: program.to_owned(), place: place.to_owned(), hint };
-    if program.contains('/') {
-        let path = Path::new(program);
-        let meta = std::fs::metadata(path).map_err(|why| not_found("", format!("({why})")))?;
-        return match executable(&meta) {
-            Ok(()) => std::path::absolute(path).map_err(LaunchError::system("find the current directory")),
-            Err(why) => Err(LaunchError::NotExecutable { program: program.to_owned(), why: why.to_owned() }),
-        };
-    }
-    let mut refused = None;
-    for directory in path.map(std::env::split_paths).into_iter().flatten() {
-        let candidate = directory.join(program);
-        match std::fs::metadata(&candidate).map(|meta| executable(&meta)) {
-            Ok(Ok(())) => return std::path::absolute(candidate).map_err(LaunchError::system("find the current directory")),
-            Ok(Err(why)) => refused = Some(why),
-            Err(_) => {}
-        }
-    }
-    match refused {
-        Some(why) => Err(LaunchError::NotExecutable { program: program.to_owned(), why: why.to_owned() }),
-        None if !program.is_empty() && Path::new(program).is_file() => {
-            Err(not_found("in PATH", format!("; there is one in this directory: did you mean ./{program}?")))
-        }
-        None => Err(not_found("in PATH", "; give its path, or add its directory to PATH".to_owned())),
-    }
-}
-
-fn executable(meta: &std::fs::Metadata) -> Result<(), &'static str> {
-    if meta.is_dir() {
-        Err("it is a directory")
-    } else if meta.permissions().mode() & 0o111 == 0 {
-        Err("it is not executable; try `chmod +x`, or run it by its interpreter, e.g. `python3 PROGRAM`")
-    } else {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,16 +95,5 @@ mod tests {
         for bad in ["", "-oProxyCommand=x", "a b", "a:0", "a:x", ":1"] {
             assert!(bad.parse::<Host>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn programs() {
-        let path = std::ffi::OsString::from("/nonexistent:/bin:/usr/bin");
-        assert!(find_program("sh", Some(&path)).unwrap().is_absolute());
-        assert!(matches!(find_program("no-such-program", Some(&path)), Err(LaunchError::NotFound { .. })));
-        assert!(matches!(find_program("./no-such-program", Some(&path)), Err(LaunchError::NotFound { .. })));
-        assert!(matches!(find_program("", None), Err(LaunchError::NotFound { .. })));
-        assert!(matches!(find_program("/etc/passwd", None), Err(LaunchError::NotExecutable { .. })));
-        assert!(matches!(find_program("/etc", None), Err(LaunchError::NotExecutable { .. })));
     }
 }

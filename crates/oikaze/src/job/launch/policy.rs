@@ -190,7 +190,7 @@ impl Policy {
         }
     }
 
-    /// The launcher got a signal that is meant for the job.
+    /// The launcher got a signal that is meant for the job (LAUNCH-4.2).
     pub fn signalled(&mut self, now: Duration, signal: i32) {
         self.told |= matches!(signal, SIGINT | SIGQUIT | SIGTERM | SIGHUP);
         match signal {

@@ -9,7 +9,9 @@ use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::Sender;
@@ -37,9 +39,20 @@ fn shell(rsh: Option<&str>) -> Vec<String> {
 }
 
 /// For the shell at the other end.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@".contains(c);
-    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+fn quoted(path: &OsStr) -> OsString {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,@".contains(byte);
+    if path.as_bytes().iter().all(plain) {
+        return path.to_owned();
+    }
+    let mut quoted = vec![b'\''];
+    for &byte in path.as_bytes() {
+        match byte {
+            b'\'' => quoted.extend(br"'\''"),
+            byte => quoted.push(byte),
+        }
+    }
+    quoted.push(b'\'');
+    OsString::from_vec(quoted)
 }
 
 impl Remote {
@@ -56,7 +69,7 @@ impl Remote {
         events: &Sender<Event>,
     ) -> Result<Remote, LaunchError> {
         let shell = shell(rsh);
-        let agent = quoted(&agent.to_string_lossy());
+        let agent = quoted(agent.as_os_str());
         let (first, rest) = shell.split_first().ok_or_else(|| LaunchError::Usage("OIKAZE_RSH names no command".into()))?;
         let mut command = Command::new(first);
         command.args(rest).arg(host).arg(&agent).arg("agent");
@@ -197,7 +210,7 @@ mod tests {
     fn shells() {
         assert_eq!(shell(Some("/tmp/rsh -q")), ["/tmp/rsh", "-q"]);
         assert_eq!(shell(Some(" ")).first().map(String::as_str), Some("ssh"));
-        assert_eq!(quoted("/usr/bin/oikaze"), "/usr/bin/oikaze");
-        assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
+        assert_eq!(quoted("/usr/bin/oikaze".as_ref()), "/usr/bin/oikaze");
+        assert_eq!(quoted("/a b/it's".as_ref()), r"'/a b/it'\''s'");
     }
 }

@@ -6,9 +6,10 @@ use super::error::LaunchError;
 use super::guard::Guard;
 use super::netns::{Cabling, Network};
 use super::output::{Sink, Terminal};
-use super::pipe::Order;
+use super::pipe::{Order, Word};
 use super::plan::{self, Host};
 use super::policy::{ASK_TIME, Action, Policy};
+use super::program::find_program;
 use super::remote::Remote;
 use super::{
     Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind, bind_everywhere, forward_signals,
@@ -21,9 +22,10 @@ use crate::job::{Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -53,7 +55,9 @@ pub struct Options {
     /// The longest the job may take.
     pub timeout: Option<Duration>,
     /// Further variables for all nodes.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(OsString, OsString)>,
+    /// The nodes get the job's secret in their environment, and not by a descriptor.
+    pub secret_in_environment: bool,
     /// Program and arguments.
     pub program: Vec<OsString>,
     /// The `oikaze` command itself, for the guard.
@@ -76,7 +80,7 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     let name = options.program.first().ok_or_else(|| LaunchError::Usage("no program: oikaze run -n 4 -- PROGRAM ...".into()))?;
     // Looked for before anything is started; on other hosts, their agents look.
     let program = match options.hosts.is_empty() {
-        true => plan::find_program(&name.to_string_lossy(), std::env::var_os("PATH").as_deref())?,
+        true => find_program(name, std::env::var_os("PATH").as_deref())?,
         false => PathBuf::from(name),
     };
     let mut guard = Guard::start(&options.helper)?;
@@ -102,6 +106,7 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         size,
         ranks: 0..size,
         secret,
+        secret_in_environment: options.secret_in_environment,
         incarnation: new_incarnation(),
         settings: options.settings.clone(),
         // A terminal would stop a node that reads it, as it is not in the foreground group.
@@ -126,9 +131,10 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     drop(guard);
     words.end();
     if let Some(why) = terminal.lost() {
-        eprintln!(
-            "oikaze: the nodes' output could not be written ({why}): what came after is lost; write it to where there is room"
-        );
+        let lost =
+            format!("the nodes' output could not be written ({why}): what came after is lost; write it to where there is room");
+        // Standard error may be that very file.
+        let _ = writeln!(std::io::stderr(), "oikaze: {lost}");
         return Ok(if status == 0 { STATUS_LAUNCHER } else { status });
     }
     Ok(status)
@@ -189,20 +195,20 @@ fn open_store(options: &Options, network: Option<&Network>) -> Result<(TcpListen
 }
 
 /// What the nodes get beside their place.
-fn variables(options: &Options) -> Vec<(String, String)> {
+fn variables(options: &Options) -> Vec<(OsString, OsString)> {
     let mut variables = options.environment.clone();
     if std::io::stderr().is_terminal() {
-        variables.push((environment::TERMINAL.to_owned(), "1".to_owned()));
+        variables.push((environment::TERMINAL.into(), "1".into()));
     }
     variables
 }
 
 /// A user's own `OIKAZE_…` variables hold on other hosts too; those that a launcher sets are set anew.
-fn inherited() -> impl Iterator<Item = (String, String)> {
-    use environment::{INCARNATION, LOCAL_RANK, LOCAL_SIZE, RANK, SECRET, SIZE, STORE};
-    let ours = [STORE, RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, SECRET, INCARNATION, "OIKAZE_RSH"];
-    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-    std::env::vars_os().filter_map(text).filter(move |(name, _)| name.starts_with("OIKAZE_") && !ours.contains(&name.as_str()))
+fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
+    use environment::{INCARNATION, LOCAL_RANK, LOCAL_SIZE, RANK, SECRET, SECRET_FD, SIZE, STORE};
+    let ours = [STORE, RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, SECRET, SECRET_FD, INCARNATION, "OIKAZE_RSH"];
+    let theirs = move |name: &OsString| name.as_bytes().starts_with(b"OIKAZE_") && !ours.iter().any(|ours| name == ours);
+    std::env::vars_os().filter(move |(name, _)| theirs(name))
 }
 
 struct Job {
@@ -233,11 +239,6 @@ impl Job {
         options: &Options,
         events: &Sender<Event>,
     ) -> Result<(), LaunchError> {
-        let text = |word: &OsString| {
-            let refuse = || LaunchError::Usage(format!("{word:?} is not UTF-8 and cannot be passed to other hosts"));
-            word.to_str().map(str::to_owned).ok_or_else(refuse)
-        };
-        let program = options.program.iter().map(text).collect::<Result<Vec<_>, _>>()?;
         let directory = std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
         for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty()) {
             let index = self.remotes.len();
@@ -245,9 +246,11 @@ impl Job {
             order.store.clone_from(&work.store);
             (order.size, order.first, order.count) = (work.size, block.start, block.end - block.start);
             order.incarnation = work.incarnation;
-            order.program.clone_from(&program);
-            order.directory = directory.to_string_lossy().into_owned();
-            order.environment = inherited().chain(work.environment.iter().cloned()).collect();
+            order.secret_in_environment = work.secret_in_environment;
+            order.program = options.program.iter().cloned().map(Word).collect();
+            order.directory = Word(directory.clone().into_os_string());
+            let environment = inherited().chain(work.environment.iter().cloned());
+            order.environment = environment.map(|(name, value)| (Word(name), Word(value))).collect();
             let remote =
                 Remote::start((index, &host.name), options.rsh.as_deref(), &options.agent, &order, &self.terminal, events)?;
             self.remotes.push(remote);

@@ -152,8 +152,8 @@ impl Table {
             }
             Request::Get(key, limit) => match self.values.get(&key) {
                 Some(value) => self.replies.push_back((rank, id, Reply::Done(value.clone()))),
-                None if self.is_last(rank) => self.reply(rank, id, alone(&key)),
                 None if let Some(end) = self.publisher_ended(&key) => self.reply(rank, id, Reply::Gone(end.clone())),
+                None if self.is_last(rank) => self.reply(rank, id, alone(&key)),
                 None => self.wait(rank, id, On::Value, key, now, limit),
             },
             Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
@@ -289,13 +289,6 @@ impl Table {
         }
         self.ended.insert(rank, end.clone());
         self.unanswered(rank);
-        let waiting = std::mem::take(&mut self.waiting);
-        let (vain, rest) = waiting.into_iter().partition(|waiting| waiting.on == On::Value && self.is_last(waiting.rank));
-        self.waiting = rest;
-        let vain: Vec<Waiting> = vain;
-        for waiting in vain {
-            self.reply(waiting.rank, waiting.id, alone(&waiting.name));
-        }
         let replies = &mut self.replies;
         self.waiting.retain(|waiting| {
             let vain = waiting.on == On::Value && publisher(&waiting.name) == Some(rank);
@@ -304,6 +297,13 @@ impl Table {
             }
             !vain
         });
+        let waiting = std::mem::take(&mut self.waiting);
+        let (vain, rest) = waiting.into_iter().partition(|waiting| waiting.on == On::Value && self.is_last(waiting.rank));
+        self.waiting = rest;
+        let vain: Vec<Waiting> = vain;
+        for waiting in vain {
+            self.reply(waiting.rank, waiting.id, alone(&waiting.name));
+        }
         let mut names: Vec<String> =
             self.waiting.iter().filter(|waiting| waiting.on == On::Fence).map(|waiting| waiting.name.clone()).collect();
         names.sort_unstable();

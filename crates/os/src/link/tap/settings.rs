@@ -3,6 +3,7 @@
 use super::{Pcapng, Recorder, Tap, Trace};
 use crate::link::Link;
 use oikaze_protocol::limits::{CAPTURE_MAX, CAPTURE_MIN};
+use rustix::process::{Resource, getrlimit};
 use std::fs::{OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -47,10 +48,16 @@ impl TapSettings {
     pub fn attach<L: Link>(&self, link: L, rank: u32) -> (Tap<L>, Vec<String>) {
         let mut tap = Tap::new(link);
         let mut failed = Vec::new();
+        // A write past `ulimit -f` would end the process by SIGXFSZ.
+        let allowed = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         let mut record = |path: &Option<PathBuf>, recorder: Box<dyn Recorder>| {
             let Some(path) = path.as_ref().map(|path| of_rank(path, rank)) else { return };
             let name = format!("the record in {}", path.display());
-            if let Err(why) = open(&path).and_then(|file| tap.record(name, recorder, Box::new(file), self.limit)) {
+            if allowed < self.limit {
+                failed.push(format!("{name} has at most {allowed} bytes, as `ulimit -f` allows: use `ulimit -f unlimited`"));
+            }
+            let limit = self.limit.min(allowed);
+            if let Err(why) = open(&path).and_then(|file| tap.record(name, recorder, Box::new(file), limit)) {
                 failed.push(format!("datagrams are not recorded: could not write {}: {why}", path.display()));
             }
         };

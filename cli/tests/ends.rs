@@ -1,0 +1,317 @@
+//! Ends of jobs: aborts by nodes, survivors that go on, the time limit, Ctrl-Z; and what nodes learn of each other's ends.
+
+mod support;
+use oikaze::job::{self, Bootstrap, environment};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use support::*;
+
+/// Set for the nodes of these tests; the value says what they do.
+const MARK: &str = "OIKAZE_TEST_ENDS";
+
+/// A job whose nodes are the test `node` below.
+fn run_nodes(options: &[&str], act: &str) -> Command {
+    let mut command = oikaze(&["run"]);
+    command.args(options);
+    of_test_nodes(&mut command, MARK);
+    command.args(["--skip", act]);
+    command
+}
+
+/// Not a test: a node of the jobs below. The last argument says what it does.
+#[test]
+#[ignore = "a node of other tests"]
+fn node() {
+    if std::env::var_os(MARK).is_none() {
+        return;
+    }
+    let act = std::env::args().next_back().unwrap();
+    let node = job::find().unwrap();
+    match (act.as_str(), node.rank()) {
+        ("aborts", 1) => {
+            node.abort("the input is broken");
+            std::process::exit(3);
+        }
+        ("aborts", _) => {
+            let _ = node.fence("never", DEADLINE);
+            std::process::exit(9);
+        }
+        ("aborts and ends well", 1) => node.abort("the input is broken"),
+        ("aborts and ends well", _) => _ = node.fence("never", DEADLINE),
+        ("dies", 1) => kill(std::process::id(), 9),
+        ("dies", _) => {
+            wait_for_end(node.as_ref(), 1);
+            let said = node.fence("all", DEADLINE).unwrap_err();
+            println!("told: {said}");
+            println!("keeps going: {:?}", node.settings().keep_going);
+        }
+        ("asks to keep going", 1) => {
+            node.fence("asked", DEADLINE).unwrap();
+            std::process::exit(4);
+        }
+        ("asks to keep going", _) => {
+            node.keep_going();
+            node.fence("asked", DEADLINE).unwrap();
+            wait_for_end(node.as_ref(), 1);
+            // The launcher has decided by now: it tells the store of the end first, and of an abort at once after it.
+            let _ = node.get("nothing", Duration::ZERO);
+            println!("told: {:?}", node.aborted());
+        }
+        ("hangs", rank) => {
+            if rank == 1 {
+                node.on_question(Box::new(|question| format!("{question} nothing\nat all")));
+            }
+            println!("ready");
+            let _ = node.get("never", DEADLINE);
+            let _ = std::io::stdin().read(&mut [0]);
+        }
+        ("has a child", _) => {
+            let child = Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd; env"]).output().unwrap();
+            let secret = node.secret().to_hex();
+            println!("memfd {} secret {}", text(&child.stdout).contains("memfd"), text(&child.stdout).contains(&secret));
+            // Joining may be tried again in this process.
+            let lookup = |name: &str| std::env::var(name).ok();
+            let again = environment::read_place(&lookup).unwrap().unwrap();
+            assert!(again.secret == *node.secret());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_for_end(node: &dyn Bootstrap, rank: u32) {
+    let (told, news) = channel();
+    node.on_news(Box::new(move || _ = told.send(())));
+    while !node.ended().iter().any(|end| end.rank == rank) {
+        news.recv_timeout(DEADLINE).unwrap();
+    }
+}
+
+/// LAUNCH-3.1.
+#[test]
+fn abort_by_a_node_ends_the_job_with_its_status() {
+    for (act, expected) in [("aborts", 3), ("aborts and ends well", 1)] {
+        let (status, _, err) = finish(&mut run_nodes(&["-n", "3"], act));
+        assert_eq!(status, Some(expected), "{err}");
+        let first = err.lines().find(|line| line.starts_with("oikaze: ")).unwrap_or_default();
+        assert!(first.starts_with("oikaze: node 1 aborted the job: the input is broken"), "{err}");
+    }
+}
+
+/// LAUNCH-1.1, 1.2 and 3.2.
+#[test]
+fn keep_going_lets_survivors_learn_of_a_death_and_end_well() {
+    let (status, out, err) = finish(&mut run_nodes(&["-n", "3", "--keep-going"], "dies"));
+    assert_eq!(status, Some(137), "{err}");
+    assert_eq!(err.matches("oikaze: node 1 was killed by signal 9 (SIGKILL); ").count(), 1, "{err}");
+    assert_eq!(out.matches("told: the fence \"all\" failed: node 1 was killed by signal 9 (SIGKILL)").count(), 2, "{out}");
+    assert_eq!(out.matches("keeps going: true").count(), 2, "{out}");
+}
+
+/// LAUNCH-3.2.
+#[test]
+fn keep_going_asked_by_a_node_holds_for_the_job() {
+    let (status, out, err) = finish(&mut run_nodes(&["-n", "2"], "asks to keep going"));
+    assert_eq!((status, out.contains("told: None")), (Some(4), true), "{out}{err}");
+}
+
+/// LAUNCH-3.3.
+#[test]
+fn timeout_prints_what_each_node_is_doing() {
+    let script =
+        "[ $OIKAZE_RANK = 2 ] && exec sleep 1000; exec \"$0\" --exact node --ignored --nocapture --test-threads=1 --skip hangs";
+    let mut command = oikaze(&["run", "-n", "3", "--timeout", "3", "--env", &format!("{MARK}=1"), "--", "/bin/sh", "-c", script]);
+    let (status, out, err) = finish(command.arg(std::env::current_exe().unwrap()));
+    assert_eq!((status, out.matches("ready").count()), (Some(124), 2), "{err}");
+    for line in [
+        "node 0: joined; says nothing of what it does",
+        "node 1: doing nothing at all",
+        "node 2: no answer: it has not joined or does not run",
+    ] {
+        assert!(err.lines().any(|said| said == format!("oikaze: {line}")), "{err}");
+    }
+}
+
+/// LAUNCH-6.3.
+#[test]
+fn secret_does_not_reach_the_children_of_a_node() {
+    let (status, out, err) = finish(&mut run_nodes(&[], "has a child"));
+    assert_eq!((status, out.contains("memfd false secret false")), (Some(0), true), "{out}{err}");
+    let (status, out, err) = finish(&mut run_nodes(&["--secret-in-environment"], "has a child"));
+    assert_eq!((status, out.contains("memfd false secret true")), (Some(0), true), "{out}{err}");
+    // Programs one after the other each join by the same descriptor; a wrapper leaves it open.
+    let script = format!("{OIKAZE} hello && env {OIKAZE} hello");
+    let (status, out, err) = finish(&mut run_script(&[], &script));
+    assert_eq!((status, out.matches("node 0 of 1").count()), (Some(0), 2), "{err}");
+    // What is not the launcher's descriptor is not read.
+    let (status, _, err) = finish(&mut run_script(&[], &format!("OIKAZE_SECRET_FD=0 exec {OIKAZE} hello")));
+    assert_eq!(status, Some(1), "{err}");
+    assert!(err.contains("OIKAZE_SECRET_FD is 0") && err.contains("--secret-in-environment"), "{err}");
+}
+
+fn state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('?')
+}
+
+/// The nodes' numbers, as each prints its own.
+fn pids(job: &mut Running, nodes: usize) -> Vec<u32> {
+    (0..nodes).map(|_| job.line("[").rsplit(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+fn all(pids: &[u32], wanted: char) {
+    until(&format!("all are in state {wanted}"), || pids.iter().all(|&pid| state(pid) == wanted));
+}
+
+/// LAUNCH-4.1: also for a second time, and for the other signals of job control.
+#[test]
+fn ctrl_z_stops_the_nodes_and_then_the_launcher() {
+    let script = "trap 'exit 0' TERM; sleep 1000 & echo pid $$; wait";
+    let mut job = Running::start(&mut run_script(&["-n", "2"], script));
+    let nodes = pids(&mut job, 2);
+    for signal in [20, 20, 21, 22] {
+        job.signal(signal);
+        all(&[job.child.id()], 'T');
+        all(&nodes, 'T');
+        job.signal(18);
+        all(&nodes, 'S');
+    }
+    // Told to end while it is stopped, it ends as soon as it goes on.
+    job.signal(20);
+    all(&[job.child.id()], 'T');
+    job.signal(15);
+    job.signal(18);
+    assert_eq!(job.finish().0, 0);
+}
+
+/// LAUNCH-4.1, over an agent.
+#[test]
+fn ctrl_z_stops_nodes_on_other_hosts() {
+    let shell = Shell::new("suspend-rsh", "shift; exec \"$@\"");
+    let mut command = run_script(&["--hosts", "a,b"], "trap 'exit 0' TERM; sleep 1000 & echo pid $$; wait");
+    let mut job = Running::start(command.env("OIKAZE_RSH", shell.command()));
+    let nodes = pids(&mut job, 2);
+    job.signal(20);
+    all(&[job.child.id()], 'T');
+    all(&nodes, 'T');
+    job.signal(18);
+    all(&nodes, 'S');
+    job.signal(15);
+    assert_eq!(job.finish().0, 0);
+}
+
+/// LAUNCH-4.2.
+#[test]
+fn quit_reaches_the_nodes_and_the_second_one_kills() {
+    let script = "trap 'echo quit' QUIT; echo ready; while :; do sleep 1000 & wait; done";
+    let mut job = Running::start(&mut run_script(&[], script));
+    job.line("[0] ready");
+    job.signal(3);
+    job.line("[0] quit");
+    job.signal(3);
+    assert_eq!(job.finish().0, 137);
+}
+
+/// LAUNCH-5.1 and 5.2: bytes of `input` as they come out.
+#[test]
+fn output_passes_unchanged() {
+    let long = [&b"x".repeat(300_000)[..], b"\n"].concat();
+    let binary: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+    let inputs = [b"a,b\r\nc,d\r\n".to_vec(), b"ten %\rtwenty %\n".to_vec(), b"no end".to_vec(), long, binary];
+    for input in &inputs {
+        for prefix in [false, true] {
+            let options: &[&str] = if prefix { &[] } else { &["--no-prefix"] };
+            let mut child = run_script(options, "exec cat").stdin(Stdio::piped()).spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            let (front, back) = input.split_at(input.len() / 2);
+            let writer = std::thread::spawn({
+                let (front, back) = (front.to_vec(), back.to_vec());
+                move || stdin.write_all(&front).and_then(|()| stdin.flush()).and_then(|()| stdin.write_all(&back)).unwrap()
+            });
+            let out = child.wait_with_output().unwrap().stdout;
+            writer.join().unwrap();
+            if !prefix {
+                assert!(out == *input, "{} bytes became {}", input.len(), out.len());
+                continue;
+            }
+            let mut expected = Vec::new();
+            for line in input.split_inclusive(|&byte| byte == b'\n') {
+                expected.extend([b"[0] ", line].concat());
+            }
+            if !input.ends_with(b"\n") {
+                expected.push(b'\n');
+            }
+            assert!(out == expected, "{} bytes became {}, {} expected", input.len(), out.len(), expected.len());
+        }
+    }
+}
+
+/// LAUNCH-5.3.
+#[test]
+fn output_beyond_the_file_size_limit_is_named_and_kills_no_launcher() {
+    let path = std::env::temp_dir().join(format!("oikaze-test-{}-limit", std::process::id()));
+    let script = format!("ulimit -f 1; exec {OIKAZE} run --no-prefix -- seq 1 10000 > {}", path.display());
+    let output = Command::new("/bin/sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let err = text(&output.stderr);
+    assert!(output.status.code().is_some(), "{} {err}", output.status);
+    assert!(err.contains("File too large") && err.contains("ulimit -f unlimited"), "{err}");
+}
+
+/// LAUNCH-6.1.
+#[test]
+fn programs_that_cannot_run_are_named_with_the_cause() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("oikaze-test-{}-programs", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut foreign = std::fs::read("/bin/true").unwrap();
+    foreign[18] ^= 0x80;
+    let mut cut = foreign.clone();
+    cut.truncate(30);
+    let cases: [(&str, Vec<u8>, &str); 5] = [
+        ("dos", b"#!/bin/sh\r\necho hi\r\n".to_vec(), "carriage return"),
+        ("gone", b"#!/no/such/interpreter\n".to_vec(), "/no/such/interpreter"),
+        ("foreign", foreign, "built for another machine"),
+        ("cut", cut, "cut off"),
+        ("windows", b"MZ\0\0".to_vec(), "built for another machine (Windows)"),
+    ];
+    let shell = Shell::new("programs-rsh", "shift; exec \"$@\"");
+    for (name, bytes, word) in cases {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        for hosts in [&[][..], &["--hosts", "a,b"]] {
+            let mut command = oikaze(&["run"]);
+            let command = command.args(hosts).arg("--").arg(&path).env("OIKAZE_RSH", shell.command());
+            let (status, _, err) = finish(command);
+            assert_eq!(status, Some(126), "{name}: {err}");
+            assert!(err.contains(word) && !err.contains("os error"), "{name}: {err}");
+        }
+    }
+    // Without a first line, a text is given to sh.
+    let path = folder.join("plain");
+    std::fs::write(&path, "echo plain\n").unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(finish(oikaze(&["run", "--"]).arg(&path)).1, "[0] plain\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// LAUNCH-6.2.
+#[test]
+fn names_and_arguments_of_any_bytes_reach_nodes_everywhere() {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::OsStr::from_bytes(b"\xff\xfe name");
+    let folder = std::env::temp_dir().join(format!("oikaze-test-{}-bytes", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let link = folder.join(name);
+    std::os::unix::fs::symlink("/bin/echo", &link).unwrap();
+    let shell = Shell::new("bytes-rsh", "shift; exec \"$@\"");
+    for hosts in [&[][..], &["--hosts", "a"]] {
+        let mut command = oikaze(&["run"]);
+        command.args(hosts).args(["--no-prefix", "--"]).arg(&link).arg(name).env("OIKAZE_RSH", shell.command());
+        let output = command.output().unwrap();
+        assert_eq!(output.stdout, b"\xff\xfe name\n", "{}", text(&output.stderr));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,125 @@
+//! A few bytes that a process hands to its children by a descriptor, and not by their environment or arguments.
+//!
+//! The bytes lie in a sealed memory file. It passes through any number of programs that leave open descriptors open (`sh`,
+//! `env`, `numactl`, `ip netns exec`). The first process that reads it closes it there, so its own children do not get it.
+
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, pread, pwrite};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Name of the memory file, by which a process recognises it.
+const NAME: &str = "oikaze inherited";
+/// Scripts and shells use low descriptors for themselves (`exec 3>file`, dash from 10 on), so a high one is used if there is one.
+const LEAST: i32 = 100;
+/// Standard input, output and error never hold the bytes.
+const STANDARD: i32 = 3;
+/// Maximum number of bytes.
+pub const LEN_MAX: usize = 256;
+
+/// Bytes for children.
+pub struct Inheritance {
+    file: OwnedFd,
+}
+
+impl Inheritance {
+    /// Puts bytes into a memory file that this process's own children do not inherit unless told to.
+    ///
+    /// # Errors
+    /// Too many bytes, or no descriptor or memory is left.
+    pub fn new(bytes: &[u8]) -> io::Result<Inheritance> {
+        if bytes.len() > LEN_MAX {
+            return Err(Errno::FBIG.into());
+        }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // As in `memory::memfd`: Linux before 6.3 does not know the flag.
+        let file = memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|why| if why == Errno::INVAL { memfd_create(NAME, flags) } else { Err(why) })?;
+        if pwrite(&file, bytes, 0)? != bytes.len() {
+            return Err(Errno::IO.into());
+        }
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+        // Fewer descriptors may be allowed than that.
+        let file = match fcntl_dupfd_cloexec(&file, LEAST) {
+            Ok(high) => high,
+            Err(_) => fcntl_dupfd_cloexec(&file, STANDARD)?,
+        };
+        Ok(Inheritance { file })
+    }
+
+    /// Number of the descriptor, here and in children.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
+    /// Lets the child that `command` will start inherit the bytes. This value must still live then.
+    pub fn pass_to(&self, command: &mut Command) {
+        let number = self.number();
+        let open = move || {
+            // SAFETY: `fcntl` is async-signal-safe and changes only a flag of a descriptor of this process.
+            if unsafe { libc::fcntl(number, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        };
+        // SAFETY: runs between fork and exec, calls one async-signal-safe function and allocates nothing.
+        unsafe { command.pre_exec(open) };
+    }
+}
+
+/// Reads the bytes that this process inherited at this number, and closes the descriptor.
+///
+/// # Errors
+/// `NotFound`: the descriptor is closed, or is not that of an [`Inheritance`]; it is left alone.
+pub fn take(number: i32) -> io::Result<Vec<u8>> {
+    let foreign = || io::Error::from(io::ErrorKind::NotFound);
+    if number < STANDARD {
+        return Err(foreign());
+    }
+    // An inherited descriptor is open across exec; one that this process has opened itself is not (all of Rust's are not).
+    // SAFETY: the descriptor is used for one call that fails if it is closed.
+    let flags = fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).map_err(|_| foreign())?;
+    let name = std::fs::read_link(format!("/proc/self/fd/{number}")).map_err(|_| foreign())?;
+    if flags.contains(FdFlags::CLOEXEC) || !name.to_string_lossy().starts_with(&format!("/memfd:{NAME}")) {
+        return Err(foreign());
+    }
+    // SAFETY: the descriptor was inherited (see above), and no other code of this process knows it.
+    let file = unsafe { OwnedFd::from_raw_fd(number) };
+    let mut bytes = vec![0; LEN_MAX];
+    let len = pread(&file, &mut bytes, 0)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+
+    /// LAUNCH-6.3.
+    #[test]
+    fn bytes_pass_through_a_shell_and_only_to_children_that_are_given_them() {
+        let bytes = Inheritance::new(b"handed over\n").unwrap();
+        let script = format!("sh -c 'cat /proc/self/fd/{}'", bytes.number());
+        let mut given = Command::new("/bin/sh");
+        bytes.pass_to(given.args(["-c", &script]));
+        assert_eq!(given.output().unwrap().stdout, b"handed over\n");
+        let not_given = Command::new("/bin/sh").args(["-c", &script]).stderr(Stdio::null()).output().unwrap();
+        assert!(not_given.stdout.is_empty());
+    }
+
+    #[test]
+    fn descriptors_that_were_not_inherited_are_left_alone() {
+        let bytes = Inheritance::new(b"own").unwrap();
+        for number in [-1, 0, 1, 2, bytes.number(), 100_000] {
+            assert_eq!(take(number).unwrap_err().kind(), io::ErrorKind::NotFound, "{number}");
+        }
+        // As if inherited.
+        let copy = fcntl_dupfd_cloexec(&bytes.file, LEAST).unwrap();
+        rustix::io::fcntl_setfd(&copy, FdFlags::empty()).unwrap();
+        let number = rustix::fd::IntoRawFd::into_raw_fd(copy);
+        assert_eq!(take(number).unwrap(), b"own");
+        assert!(take(number).is_err(), "closed");
+        assert!(Inheritance::new(&[0; LEN_MAX + 1]).is_err());
+    }
+}
