@@ -182,8 +182,9 @@ fn advice(failure: &Failure) -> &'static str {
         Failure::Remote(RmaError::Refused(Refusal::TooLong)) => {
             ". Its owner decides how long elements may be, when it makes the FIFO"
         }
-        Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => {
-            ". Too much is under way at once: wait for some of it first (and cut messages that are longer than 16 MiB)"
+        Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => ". Too much is under way at once: wait for some of it first",
+        Failure::Remote(RmaError::Refused(Refusal::NoMemory)) => {
+            ". Send it in shorter messages, or put it into a region that the receiver has made"
         }
         Failure::Remote(RmaError::Refused(Refusal::NotPresent)) => ". Try again, or have its owner read them first",
         Failure::PeerLost { .. } => {

@@ -13,7 +13,7 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{PAGES_MIN, POST_INLINE};
 use oikaze_protocol::rma::{Memory, Rma, read_rows};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Message, Refusal, Token};
+use oikaze_protocol::wind::{Body, Message, Token};
 use std::sync::Arc;
 
 /// Submissions taken in one turn.
@@ -195,7 +195,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 match error {
                     PostError::Dead(death) => Failure::PeerLost { peer: to, death },
                     PostError::Full => Failure::TooMany { peer: to },
-                    PostError::NoRoom => return self.refused(token, Refusal::NoRoom),
                     other => Failure::Machine(other.to_string()),
                 },
             );

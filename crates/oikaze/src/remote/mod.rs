@@ -17,7 +17,7 @@ pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
 pub use words::RemoteWord;
 
-use crate::engine::{Keep, Request, Value};
+use crate::engine::{Completion, Failure, Keep, Request, Value};
 use crate::node::{Node, Way};
 use crate::observe::page::PeerPage;
 use crate::operation::{Begun, Operation, Verb, What};
@@ -25,7 +25,8 @@ use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_os::hazard::Host;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{Published, Rights};
+pub use oikaze_protocol::limits::MESSAGE_MAX;
+use oikaze_protocol::rma::{Published, Rights, RmaError};
 use oikaze_protocol::wind::{Body, Class};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -98,11 +99,15 @@ impl Peer {
         }
     }
 
-    /// Send a message of up to 4 KiB, or of any size in which case it is copied once. Done when the peer has it
+    /// Sends a message of at most [`MESSAGE_MAX`] bytes (1 GiB), which is copied once. Done when the peer has it
     /// ([`Class::Sync`]: when it has accepted it after all ordered ones before it).
     ///
+    /// A receiver keeps up to 16 MiB of a sender's messages that are not read. A longer message goes alone: it waits until all
+    /// earlier ones are read, and later ones wait until it is read.
+    ///
     /// # Errors
-    /// As [`Operation::wait`] does, later.
+    /// [`Operation::wait`] tells: the message is longer than [`MESSAGE_MAX`] (nothing was sent), or the receiver has not enough
+    /// memory for it.
     #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(way) = &self.way
@@ -116,7 +121,14 @@ impl Peer {
 
     #[inline(never)]
     fn send_by_turn(&self, class: Class, tag: u64, bytes: &[u8]) -> Box<Begun> {
-        let what = What { verb: Verb::Message, len: bytes.len() as u64, peer: self.rank, at: None };
+        let len = bytes.len() as u64;
+        let what = What { verb: Verb::Message, len, peer: self.rank, at: None };
+        if len > MESSAGE_MAX {
+            // Not copied first: it may be longer than what is free.
+            let completion = Completion::new();
+            completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
+            return Begun::new(&self.node, completion, what, self.limit);
+        }
         self.submit(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
     }
 
@@ -158,7 +170,5 @@ impl Peer {
 }
 
 fn is_unknown_name(error: &Error) -> bool {
-    use crate::engine::Failure;
-    use oikaze_protocol::rma::RmaError;
     matches!(error, Error::Failed { failure: Failure::Remote(RmaError::UnknownName { .. }), .. })
 }
