@@ -39,6 +39,14 @@ pub enum Error {
         /// If a node is lost and a launcher knows how it ended: its words.
         told: Option<String>,
     },
+    /// Operations have failed, and nobody had waited for them.
+    #[error("{}", unseen_text(*count, first.as_deref()))]
+    Unseen {
+        /// How many.
+        count: u64,
+        /// The first of them, unless it is known no more.
+        first: Option<Box<Error>>,
+    },
     /// The job could not be found, started or reached.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -128,6 +136,7 @@ impl Error {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Error::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => Some(*refusal),
+            Error::Unseen { first: Some(first), .. } => first.refusal(),
             _ => None,
         }
     }
@@ -137,6 +146,7 @@ impl Error {
     pub fn lost_peer(&self) -> Option<Rank> {
         match self {
             Error::Failed { failure: Failure::PeerLost { peer, .. }, .. } => Some(*peer),
+            Error::Unseen { first: Some(first), .. } => first.lost_peer(),
             Error::Failed {
                 failure: Failure::Coherence(CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. }),
                 ..
@@ -149,6 +159,12 @@ impl Error {
 /// What to do about it.
 pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
     Errno::from_io_error(source).map_or("", oikaze_os::remedy)
+}
+
+fn unseen_text(count: u64, first: Option<&Error>) -> String {
+    let operations = if count == 1 { "1 operation has" } else { &format!("{count} operations have") };
+    let first = first.map_or(String::new(), |first| format!(". The first: {first}"));
+    format!("{operations} failed that nobody waited for{first}")
 }
 
 fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
@@ -183,6 +199,9 @@ fn advice(failure: &Failure) -> &'static str {
             ". Its owner decides how long elements may be, when it makes the FIFO"
         }
         Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => ". Too much is under way at once: wait for some of it first",
+        Failure::Remote(RmaError::Refused(Refusal::Withdrawn)) => {
+            ". Its owner keeps it until all who look it up have it (a barrier before it is dropped), or publishes it again"
+        }
         Failure::Remote(RmaError::Refused(Refusal::NoMemory)) => {
             ". Send it in shorter messages, or put it into a region that the receiver has made"
         }

@@ -216,6 +216,8 @@ pub const BODY_KEPT: usize = 32 << 10;
 pub const BODIES_KEPT: usize = CREDIT as usize;
 /// When none has come for so long, nothing is kept.
 pub const BODIES_REST: Duration = Duration::from_secs(1);
+/// Maximum number of withdrawn names that a node remembers, the latest ones (MEM-6.6).
+pub const WITHDRAWN_KEPT: usize = 1024;
 /// Maximum length of a user's message, in bytes, by every path. The receiver holds all of it in memory. A message that costs more
 /// than all [`CREDIT`] goes alone (WIND-6.7).
 pub const MESSAGE_MAX: u64 = 1 << 30;

@@ -28,7 +28,7 @@ pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
 pub(crate) use ways::Way;
 
-use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Work};
+use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Untaken, Work};
 use crate::job::Bootstrap;
 use crate::observe::Publisher;
 use crate::role::Role;
@@ -58,6 +58,8 @@ pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 /// A node, shared by all its threads.
 pub(crate) struct Node {
     engine: Turnstile<RealEngine>,
+    /// Failures that no caller has been told of.
+    pub(crate) untaken: Arc<Untaken>,
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
@@ -120,6 +122,7 @@ impl Node {
             pace: straight::Pace::new(passages.count()),
             passages,
             ways: Ways::default(),
+            untaken: Arc::clone(engine.untaken()),
             engine: Turnstile::new(engine),
             submissions,
             role: Role::new(),

@@ -70,7 +70,8 @@ impl Peer {
     /// The region that this peer has published, or will publish within the job's time limit (10 s if it has none), under `name`.
     ///
     /// # Errors
-    /// Nothing was published under that name in time (the error lists what is there); the peer is lost.
+    /// Nothing was published under that name in time (the error lists what is there); it was withdrawn (told at once); the peer is
+    /// lost.
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
         let published = self.find(name, format!("region \"{name}\" of node {}", self.rank))?;
         Ok(RemoteRegion::new(self.clone(), name, published).mapped())
@@ -125,9 +126,9 @@ impl Peer {
         let what = What { verb: Verb::Message, len, peer: self.rank, at: None };
         if len > MESSAGE_MAX {
             // Not copied first: it may be longer than what is free.
-            let completion = Completion::new();
+            let completion = Completion::begun(what, &self.node.untaken);
             completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
-            return Begun::new(&self.node, completion, what, self.limit);
+            return Begun::new(&self.node, completion, self.limit);
         }
         self.submit(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
     }
@@ -148,16 +149,15 @@ impl Peer {
         self.node.fence(Some(self.rank));
     }
 
-    /// Wait until all operations and messages to this peer that this node has begun have ended. What became of each, its handle (or
-    /// queue, or counter) says.
+    /// Waits until all operations and messages to this peer that this node has begun have ended.
     ///
     /// # Errors
-    /// The time limit passed.
+    /// The time limit passed; or operations to this peer have failed and nobody has been told, as [`crate::Job::quiet`] says.
     pub fn flush(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: Some(self.rank) }, None);
         self.node
             .outcome(&format_args!("waiting for all operations to node {} to end", self.rank), &completion, self.limit)
-            .map(drop)
+            .and_then(|_| self.node.report_untaken(Some(self.rank)))
     }
 
     pub(crate) fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
@@ -165,7 +165,7 @@ impl Peer {
     }
 
     fn submit(&self, request: Request, keep: Keep, what: What) -> Box<Begun> {
-        Begun::new(&self.node, self.node.submit(request, keep), what, self.limit)
+        Begun::new(&self.node, self.node.begin(what, request, keep), self.limit)
     }
 }
 

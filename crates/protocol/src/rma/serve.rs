@@ -213,6 +213,7 @@ impl Rma {
         }
         match self.names.find(name) {
             Some(published) => self.answer(from, &Operation::Found { ticket, published }, Body::Empty, Token::NONE),
+            None if self.names.is_withdrawn(name) => return Err(Refusal::Withdrawn),
             None => {
                 let (count, list) = (self.names.count(), self.names.list());
                 let body = if list.is_empty() { Body::Empty } else { Body::Inline(list) };
