@@ -271,6 +271,11 @@ impl Node {
         self.neighbours.is_some()
     }
 
+    /// Does this node share memory with that one, or did it when the job began?
+    pub fn has_neighbour(&self, rank: Rank) -> bool {
+        self.passages.of(rank).is_some()
+    }
+
     /// Does it pay to look at a word in memory that neighbours may have mapped, before turns are run?
     #[inline]
     pub fn spins_on_words(&self) -> bool {
