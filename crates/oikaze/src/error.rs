@@ -106,6 +106,17 @@ impl Error {
         matches!(self, Error::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. })
     }
 
+    /// Returns whether nothing was sent because too much is queued to the peer. It may be tried again when earlier operations have
+    /// ended.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        match self {
+            Error::Failed { failure, .. } => matches!(failure, Failure::QueueFull { .. } | Failure::TooMany { .. }),
+            Error::Unseen { first: Some(first), .. } => first.is_queue_full(),
+            _ => false,
+        }
+    }
+
     /// Did the nodes not agree on what to do together? Then it failed on all of them.
     pub(crate) fn is_mismatch(&self) -> bool {
         matches!(self, Error::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. })

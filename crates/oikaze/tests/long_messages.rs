@@ -6,7 +6,7 @@ use oikaze::job::Settings;
 use oikaze::{Class, MESSAGE_MAX, Region};
 use oikaze_protocol::limits::CREDIT;
 use std::time::Duration;
-use support::cluster;
+use support::{cluster, cluster_once};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -86,5 +86,37 @@ fn message_longer_than_the_limit_is_refused_with_the_limit() {
         }
         job.barrier().unwrap();
         assert!(job.try_receive(None).is_none());
+    });
+}
+
+/// MEM-15.6: the queue to a peer that does not read ends, the error says so, and there is room again when something has ended. What
+/// is not copied is not counted.
+#[test]
+fn queue_to_peer_that_does_not_read_is_bounded() {
+    const EACH: usize = 48 << 20;
+    const FIT: usize = oikaze_protocol::limits::QUEUED_MAX as usize / EACH;
+    cluster_once(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        if job.rank() == 0 {
+            let bytes = vec![1; EACH];
+            // The first is on its way, and not read.
+            let unread = peer.send(Class::Ordered, 0, b"unread");
+            unread.wait_for(PATIENCE).unwrap();
+            let queued: Vec<_> = (0..FIT).map(|_| peer.send(Class::Ordered, 1, &bytes)).collect();
+            let error = peer.send(Class::Ordered, 1, &bytes).wait_for(PATIENCE).unwrap_err();
+            assert!(error.is_queue_full() && error.to_string().contains("too much is queued to node 1"), "{error}");
+            let from = job.register(Region::zeroed(8).unwrap()).unwrap();
+            let uncopied = peer.send_from(Class::Ordered, 2, from.all());
+            queued.iter().for_each(|message| drop(message.cancel()));
+            let again = peer.send(Class::Ordered, 3, &bytes[..1 << 20]);
+            job.barrier().unwrap();
+            uncopied.wait_for(PATIENCE).unwrap();
+            again.wait_for(PATIENCE).unwrap();
+        } else {
+            job.barrier().unwrap();
+            let tags = [(); 3].map(|()| job.receive(None, Some(PATIENCE)).unwrap().tag);
+            assert_eq!(tags, [0, 2, 3]);
+        }
+        job.barrier().unwrap();
     });
 }

@@ -216,6 +216,9 @@ pub const BODY_KEPT: usize = 32 << 10;
 pub const BODIES_KEPT: usize = CREDIT as usize;
 /// When none has come for so long, nothing is kept.
 pub const BODIES_REST: Duration = Duration::from_secs(1);
+/// Maximum number of bytes that a node has copied for operations to one peer that have not ended (MEM-15.6). One operation alone may
+/// exceed it.
+pub const QUEUED_MAX: u64 = 256 << 20;
 /// Maximum number of withdrawn names that a node remembers, the latest ones (MEM-6.6).
 pub const WITHDRAWN_KEPT: usize = 1024;
 /// Maximum length of a user's message, in bytes, by every path. The receiver holds all of it in memory. A message that costs more

@@ -141,6 +141,8 @@ struct Pending {
     /// To whom it goes, and in which of their epochs; [`NOBODY`]: to no single peer.
     peer: Rank,
     epoch: u32,
+    /// Bytes that were copied for it.
+    copied: u64,
     /// Memory that must stay while the operation is in flight.
     keep: Keep,
 }
@@ -158,13 +160,20 @@ pub struct Operations {
     settled: usize,
     /// Of each peer.
     pub(super) outstanding: Outstanding,
+    /// Bytes copied for operations in flight, by peer; grown as needed.
+    copied: Vec<u64>,
 }
 
 impl Operations {
     /// Remember an operation, to this peer if it is to one; its token.
-    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep, peer: Option<Rank>) -> Token {
+    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep, peer: Option<Rank>, copied: u64) -> Token {
         let epoch = peer.map_or(0, |peer| self.outstanding.begin(peer));
-        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, keep });
+        if let Some(peer) = peer.filter(|_| copied > 0) {
+            let at = peer as usize;
+            self.copied.resize(self.copied.len().max(at + 1), 0);
+            self.copied.get_mut(at).into_iter().for_each(|bytes| *bytes += copied);
+        }
+        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, copied, keep });
         self.live += 1;
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -196,8 +205,19 @@ impl Operations {
         if pending.peer != NOBODY && !(planted(Bug::HoldForFailed) && outcome.is_err()) {
             self.outstanding.end(pending.peer, pending.epoch);
         }
+        if pending.copied > 0
+            && let Some(bytes) = self.copied.get_mut(pending.peer as usize)
+        {
+            *bytes = bytes.saturating_sub(pending.copied);
+        }
         pending.completion.settle(outcome);
         true
+    }
+
+    /// Bytes copied for operations to this peer that have not ended.
+    #[must_use]
+    pub fn copied(&self, peer: Rank) -> u64 {
+        self.copied.get(peer as usize).copied().unwrap_or(0)
     }
 
     /// Tokens of the operations whose completion is this one, or a part of it (for cancellation; rare).
@@ -227,6 +247,7 @@ impl Operations {
         }
         self.live = 0;
         self.outstanding = Outstanding::default();
+        self.copied.clear();
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
     }
 

@@ -10,7 +10,7 @@ use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{PAGES_MIN, POST_INLINE};
+use oikaze_protocol::limits::{PAGES_MIN, POST_INLINE, QUEUED_MAX};
 use oikaze_protocol::rma::{Memory, Rma, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Message, Token};
@@ -85,11 +85,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 if let Some(over) = self.is_over(&request, &keep) {
                     return self.settle_now(completion, Err(over.into()));
                 }
-                let token = match completion {
-                    Some(completion) => {
-                        let peer = request.peer().filter(|&peer| peer < self.nodes);
-                        self.operations.insert(completion, keep, peer)
+                let peer = request.peer().filter(|&peer| peer < self.nodes);
+                let copied = request.copied();
+                if let Some(peer) = peer.filter(|_| copied > 0) {
+                    let queued = self.operations.copied(peer);
+                    // One alone may be longer than the bound (MEM-15.6).
+                    if queued > 0 && queued.saturating_add(copied) > QUEUED_MAX {
+                        return self.settle_now(completion, Err(Failure::QueueFull { peer, queued }));
                     }
+                }
+                let token = match completion {
+                    Some(completion) => self.operations.insert(completion, keep, peer, copied),
                     None => Token::NONE,
                 };
                 self.begin_or_hold(request, token);

@@ -107,8 +107,9 @@ impl Peer {
     /// earlier ones are read, and later ones wait until it is read.
     ///
     /// # Errors
-    /// [`Operation::wait`] tells: the message is longer than [`MESSAGE_MAX`] (nothing was sent), or the receiver has not enough
-    /// memory for it.
+    /// [`Operation::wait`] tells: the message is longer than [`MESSAGE_MAX`] (nothing was sent); the receiver has not enough
+    /// memory for it; or the copies of messages that the peer has not taken exceed 256 MiB, or their number 65,536 (nothing was
+    /// sent: [`Error::is_queue_full`]). A sender that outruns its receiver waits for earlier messages before it sends more.
     #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(way) = &self.way
