@@ -39,6 +39,14 @@ pub enum Error {
         /// If a node is lost and a launcher knows how it ended: its words.
         told: Option<String>,
     },
+    /// Operations have failed, and nobody had waited for them.
+    #[error("{}", unseen_text(*count, first.as_deref()))]
+    Unseen {
+        /// How many.
+        count: u64,
+        /// The first of them, unless it is known no more.
+        first: Option<Box<Error>>,
+    },
     /// The job could not be found, started or reached.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -98,6 +106,17 @@ impl Error {
         matches!(self, Error::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. })
     }
 
+    /// Returns whether nothing was sent because too much is queued to the peer. It may be tried again when earlier operations have
+    /// ended.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        match self {
+            Error::Failed { failure, .. } => matches!(failure, Failure::QueueFull { .. } | Failure::TooMany { .. }),
+            Error::Unseen { first: Some(first), .. } => first.is_queue_full(),
+            _ => false,
+        }
+    }
+
     /// Did the nodes not agree on what to do together? Then it failed on all of them.
     pub(crate) fn is_mismatch(&self) -> bool {
         matches!(self, Error::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. })
@@ -128,6 +147,7 @@ impl Error {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Error::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => Some(*refusal),
+            Error::Unseen { first: Some(first), .. } => first.refusal(),
             _ => None,
         }
     }
@@ -137,6 +157,7 @@ impl Error {
     pub fn lost_peer(&self) -> Option<Rank> {
         match self {
             Error::Failed { failure: Failure::PeerLost { peer, .. }, .. } => Some(*peer),
+            Error::Unseen { first: Some(first), .. } => first.lost_peer(),
             Error::Failed {
                 failure: Failure::Coherence(CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. }),
                 ..
@@ -149,6 +170,12 @@ impl Error {
 /// What to do about it.
 pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
     Errno::from_io_error(source).map_or("", oikaze_os::remedy)
+}
+
+fn unseen_text(count: u64, first: Option<&Error>) -> String {
+    let operations = if count == 1 { "1 operation has" } else { &format!("{count} operations have") };
+    let first = first.map_or(String::new(), |first| format!(". The first: {first}"));
+    format!("{operations} failed that nobody waited for{first}")
 }
 
 fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
@@ -182,8 +209,12 @@ fn advice(failure: &Failure) -> &'static str {
         Failure::Remote(RmaError::Refused(Refusal::TooLong)) => {
             ". Its owner decides how long elements may be, when it makes the FIFO"
         }
-        Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => {
-            ". Too much is under way at once: wait for some of it first (and cut messages that are longer than 16 MiB)"
+        Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => ". Too much is under way at once: wait for some of it first",
+        Failure::Remote(RmaError::Refused(Refusal::Withdrawn)) => {
+            ". Its owner keeps it until all who look it up have it (a barrier before it is dropped), or publishes it again"
+        }
+        Failure::Remote(RmaError::Refused(Refusal::NoMemory)) => {
+            ". Send it in shorter messages, or put it into a region that the receiver has made"
         }
         Failure::Remote(RmaError::Refused(Refusal::NotPresent)) => ". Try again, or have its owner read them first",
         Failure::PeerLost { .. } => {

@@ -71,7 +71,7 @@ pub use oikaze_protocol::wind::{Class, Refusal};
 pub use operation::{Operation, Outcome};
 pub use refused::RefusedAccess;
 pub use region::{LocalRegion, RegionSlice, RemoteId};
-pub use remote::{COPY_MAX, Peer, RemoteFifo, RemoteRegion, RemoteSignal, RemoteWord};
+pub use remote::{COPY_MAX, MESSAGE_MAX, Peer, RemoteFifo, RemoteRegion, RemoteSignal, RemoteWord};
 pub use run::run;
 pub use scope::Scope;
 pub use shared::{Element, LockGuard, ReadGuard, SharedArray, WriteGuard};

@@ -214,14 +214,16 @@ impl Job {
         self.node.fence(None);
     }
 
-    /// Wait until all operations and messages that this node has begun have ended, whoever they go to. What became of each, its handle
-    /// (or queue, or counter) says.
+    /// Waits until all operations and messages that this node has begun have ended, to whatever peers.
     ///
     /// # Errors
-    /// The time limit passed.
+    /// The time limit passed; or operations have failed and nobody has been told: their handles were dropped, or not waited for
+    /// yet, and no completion queue has handed the failure out. The error says how many, and holds the first. Each failure is
+    /// reported once.
     pub fn quiet(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: None }, None);
-        self.node.outcome(&"waiting for all operations to end", &completion, self.limit).map(drop)
+        self.node.outcome(&"waiting for all operations to end", &completion, self.limit)?;
+        self.node.report_untaken(None)
     }
 
     /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each node calls it.
@@ -305,7 +307,7 @@ impl Job {
     /// Run operations that borrow any memory; all are done, or cut off from it, when this returns.
     ///
     /// # Errors
-    /// What `work` returns.
+    /// What `work` returns; or else the first failure of an operation of the scope that nobody was told of.
     pub fn scope<'env, R>(&self, work: impl for<'scope> FnOnce(&crate::Scope<'_, 'scope, 'env>) -> Result<R>) -> Result<R> {
         crate::scope::run(self, work)
     }
@@ -313,7 +315,7 @@ impl Job {
     /// Leave: wait for all others to leave, then say goodbye. Done by dropping the job too; this tells of errors.
     ///
     /// # Errors
-    /// A node was lost before it left.
+    /// A node was lost before it left; or operations have failed that nobody waited for ([`Job::quiet`]).
     pub fn leave(mut self) -> Result<()> {
         self.leave_once()
     }
@@ -346,7 +348,7 @@ impl Job {
         } else if self.node.is_aborted() {
             Ok(())
         } else {
-            self.node.leave_job(self.limit)
+            self.node.leave_job(self.limit).and_then(|()| self.node.report_untaken(None))
         };
         self.part();
         outcome

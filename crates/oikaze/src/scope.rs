@@ -77,24 +77,43 @@ impl<'env> Scope<'_, '_, 'env> {
     }
 }
 
-/// Wait for what was begun, within the job's time limit; what is not done then is cancelled, so that nothing reads or writes the
-/// lent memory any more. Who panics does not wait.
-impl Drop for Scope<'_, '_, '_> {
-    fn drop(&mut self) {
+impl Scope<'_, '_, '_> {
+    /// Waits for what was begun, within the job's time limit. What is not done then is cancelled, so that nothing reads or writes
+    /// the lent memory any more. A thread that panics does not wait. Returns the
+    /// first failure that no caller has been told of, if it is asked for.
+    fn end(&self, is_told: bool) -> Result<()> {
         let limit = if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        for (completion, lent) in self.begun.borrow_mut().drain(..) {
-            if self.job.node.wait(deadline, || completion.is_done().then_some(())).is_none() {
-                self.job.node.tell(Request::Cancel { completion });
+        let node = &self.job.node;
+        let mut failed = Ok(());
+        for (completion, lent) in self.begun.take() {
+            if node.wait(deadline, || completion.is_done().then_some(())).is_none() {
+                node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             }
             drop(lent);
+            if let (Ok(()), Some(Err(failure)), Some(what)) = (&failed, completion.outcome(), completion.what())
+                && is_told
+                && completion.take_failure()
+            {
+                failed = Err(node.failure(what, failure).of_unknown_fate(what.fate()));
+            }
         }
+        failed
+    }
+}
+
+/// Nothing reads or writes the lent memory any more, also after an error or a panic.
+impl Drop for Scope<'_, '_, '_> {
+    fn drop(&mut self) {
+        // What has failed is reported by `Job::quiet`, if `run` did not return it.
+        let _ = self.end(false);
     }
 }
 
 pub(crate) fn run<'env, R>(job: &Job, work: impl for<'scope> FnOnce(&Scope<'_, 'scope, 'env>) -> Result<R>) -> Result<R> {
     os::scope(|lender| {
         let scope = Scope { job, lender, begun: RefCell::default() };
-        work(&scope)
+        let done = work(&scope)?;
+        scope.end(true).map(|()| done)
     })
 }

@@ -73,6 +73,66 @@ fn a_shared_region_is_reached_without_its_owner() {
     });
 }
 
+/// MEM-18.1, MEM-18.2: whatever of reading, writing and atomic is granted on all pages is done without a message, and no more than
+/// that; where it cannot be, the region says why.
+#[test]
+fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
+    let (read, write, atomic) = (Rights::READ, Rights::WRITE, Rights::ATOMIC);
+    let mapped = [
+        read,
+        write,
+        atomic,
+        read | write,
+        read | atomic,
+        write | atomic,
+        read | write | atomic,
+        Rights::ALL,
+        read | Rights::PUSH,
+    ];
+    cluster_once(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let into = job.register(Region::zeroed(8).unwrap()).unwrap();
+        let posted = || peer.report().unwrap().counters.messages_posted;
+        for (n, rights) in mapped.into_iter().enumerate() {
+            let name = n.to_string();
+            let own = job.publish(&name, Region::shared(4096).unwrap(), rights).unwrap();
+            job.barrier().unwrap();
+            let there = peer.region(&name).unwrap();
+            assert!(there.is_mapped() && there.why_not_mapped().is_none(), "{rights}");
+            let before = posted();
+            let outcomes = [
+                (read, there.get(0, into.all()).is_done()),
+                (write, there.put_copy(8, &[1; 8]).unwrap().is_done()),
+                (atomic, there.word::<u64>(16).add(1).is_done()),
+            ];
+            assert!(outcomes.iter().filter(|(right, _)| rights.contains(*right)).all(|(_, is_done)| *is_done));
+            if outcomes.iter().all(|(right, _)| rights.contains(*right)) {
+                assert_eq!(posted(), before);
+            }
+            let refused = outcomes.iter().filter(|(right, _)| !rights.contains(*right)).count() as u64;
+            let unseen = job.quiet().err().map_or(0, |error| match error {
+                oikaze::Error::Unseen { count, .. } => count,
+                other => panic!("{other}"),
+            });
+            assert_eq!(unseen, refused, "{rights}");
+            job.barrier().unwrap();
+            assert_eq!(own.load_u64(16).unwrap(), u64::from(rights.contains(atomic)));
+            assert_eq!(own.load_u64(8).unwrap() != 0, rights.contains(write));
+        }
+        let _private = job.publish("private", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
+        let _push = job.publish("push", Region::shared(4096).unwrap(), Rights::PUSH).unwrap();
+        job.barrier().unwrap();
+        for (name, remedy) in [("private", "Region::shared"), ("push", "read, write or atomic")] {
+            let there = peer.region(name).unwrap();
+            assert!(!there.is_mapped());
+            assert!(there.why_not_mapped().unwrap().contains(remedy));
+        }
+        let own = job.peer(job.rank()).unwrap().region("private").unwrap();
+        assert!(own.why_not_mapped().unwrap().contains("this node itself"));
+        job.barrier().unwrap();
+    });
+}
+
 /// MEM-18.2: operations that were done when they were begun are told like all others, and whoever sleeps for them is woken.
 #[test]
 fn queues_and_counters_are_told_of_what_was_done_at_once() {

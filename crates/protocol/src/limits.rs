@@ -115,7 +115,7 @@ pub const HELD_TOTAL: u64 = 512 << 20;
 /// Of one peer's messages, however many peers there are.
 pub const HELD_MIN: u64 = 1 << 20;
 /// The longest message that is collected rather than placed, unless set.
-pub const ASSEMBLY_MAX: u64 = 1 << 30;
+pub const ASSEMBLY_MAX: u64 = MESSAGE_MAX;
 /// UDP payload at an Ethernet MTU (IPv4 over 1500 bytes).
 pub const DATAGRAM_ETHERNET: u16 = 1472;
 /// What Linux gives a socket when nothing is set, in bytes of datagrams of middling length.
@@ -216,8 +216,14 @@ pub const BODY_KEPT: usize = 32 << 10;
 pub const BODIES_KEPT: usize = CREDIT as usize;
 /// When none has come for so long, nothing is kept.
 pub const BODIES_REST: Duration = Duration::from_secs(1);
-/// The largest body of a user's message (the receiver must hold it).
-pub const MESSAGE_BODY_MAX: u64 = 1 << 30;
+/// Maximum number of bytes that a node has copied for operations to one peer that have not ended (MEM-15.6). One operation alone may
+/// exceed it.
+pub const QUEUED_MAX: u64 = 256 << 20;
+/// Maximum number of withdrawn names that a node remembers, the latest ones (MEM-6.6).
+pub const WITHDRAWN_KEPT: usize = 1024;
+/// Maximum length of a user's message, in bytes, by every path. The receiver holds all of it in memory. A message that costs more
+/// than all [`CREDIT`] goes alone (WIND-6.7).
+pub const MESSAGE_MAX: u64 = 1 << 30;
 /// Bytes of a ring from one node to another on the same machine.
 pub const RING_BYTES: usize = 256 << 10;
 /// Records in it begin at multiples of this: a cache line, so that a small message is one line that changes hands.
@@ -279,7 +285,9 @@ const _: () = assert!(
 const _: () = assert!(LAST_LOOKS * RECORDS_A_LOOK > RING_BYTES / RECORD_STEP, "a full ring of the smallest records is emptied");
 const _: () = assert!(2 * RESERVED_MAX as u64 <= HELD_MIN && RESERVED_MAX >= RECORD_BODY);
 const _: () = assert!(NAME_MAX < 256, "a listed name's length is one byte");
-const _: () = assert!(MESSAGE_BODY_MAX <= BODY_MAX && BODY_MAX <= STRIDE_MAX);
+const _: () = assert!(MESSAGE_MAX <= BODY_MAX && BODY_MAX <= STRIDE_MAX);
+const _: () = assert!(MESSAGE_MAX <= ASSEMBLY_MAX, "what may be sent may be collected");
+const _: () = assert!(MESSAGE_MAX <= u32::MAX as u64 && MESSAGE_MAX > CREDIT, "a message's length fits into 32 bits");
 const _: () = assert!(DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 24 + HEAD_MAX + 16, "OPEN must fit into any datagram");
 const _: () = assert!(
     DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX) + 9 * REFUSALS_MAX + 4,

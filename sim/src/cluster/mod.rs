@@ -70,7 +70,7 @@ impl Cluster {
     /// # Errors
     /// The machine has no memory left.
     pub fn new(plan: Plan, trace: Trace) -> Result<Cluster, String> {
-        let mut oracle = Oracle::new(plan.seed, plan.nodes, plan.settings.credit);
+        let mut oracle = Oracle::new(plan.seed, plan.nodes);
         let mut nodes = Vec::new();
         for rank in 0..plan.nodes {
             nodes.push(Some(Node::start(&plan, rank, 0, Time::default(), &mut oracle)?));

@@ -51,14 +51,12 @@ pub struct Oracle {
     pub closing: bool,
     /// Nodes that have found a killed node dead for good: they do not talk to what takes its place.
     pub estranged: BTreeSet<Rank>,
-    /// What a sender may have kept at its receiver.
-    pub credit: u64,
 }
 
 impl Oracle {
     /// Nothing has happened yet.
     #[must_use]
-    pub fn new(seed: u64, nodes: u32, credit: u64) -> Oracle {
+    pub fn new(seed: u64, nodes: u32) -> Oracle {
         Oracle {
             messages: MessageOracle::new(seed),
             memory: MemoryOracle::new(seed),
@@ -72,7 +70,6 @@ impl Oracle {
             isolated: None,
             closing: false,
             estranged: BTreeSet::new(),
-            credit,
         }
     }
 

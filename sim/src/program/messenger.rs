@@ -3,12 +3,10 @@
 use super::{Context, Program, Progress};
 use crate::oracle::MessageId;
 use crate::random::Random;
-use oikaze::engine::{Completion, Failure, Request};
+use oikaze::engine::{Completion, Request};
 use oikaze_os::memory::Region;
-use oikaze_protocol::limits::CREDIT_OVERHEAD;
-use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
+use oikaze_protocol::wind::{Body, Class, Segment};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +34,6 @@ struct InFlight {
     completion: Arc<Completion>,
     since: Time,
     source: Option<Source>,
-    /// It is longer than the receiver grants at all, and must be refused (WIND-6.4).
-    hopeless: bool,
 }
 
 /// Sends messages.
@@ -69,13 +65,9 @@ impl Messenger {
             context.trace.event(context.now, context.me, format_args!("settled {:?} {}", one.id, outcome.is_ok()));
             context.account("message", one.id.to, one.since, &outcome);
             match outcome {
-                Ok(_) if one.hopeless => return Err(format!("{:?} is more than the receiver's credit and was sent", one.id)),
                 Ok(_) => context.oracle.messages.settled(one.id)?,
                 Err(failure) => {
-                    let refused = matches!(failure, Failure::Remote(RmaError::Refused(Refusal::NoRoom)));
-                    if !(one.hopeless && refused) {
-                        context.oracle.excuse(&format!("{:?}", one.id), (context.me, context.life), &failure)?;
-                    }
+                    context.oracle.excuse(&format!("{:?}", one.id), (context.me, context.life), &failure)?;
                     context.oracle.messages.failed(one.id);
                 }
             }
@@ -115,8 +107,7 @@ impl Messenger {
         context.trace.event(context.now, context.me, format_args!("sends {id:?} {class:?} {len} bytes"));
         let completion = context.submit(Request::Send { to, class, tag: id.tag(), body }, None);
         self.sent += 1;
-        let hopeless = to != context.me && len as u64 + CREDIT_OVERHEAD > context.oracle.credit;
-        self.in_flight.push(InFlight { id, completion, since: context.now, source, hopeless });
+        self.in_flight.push(InFlight { id, completion, since: context.now, source });
         Ok(())
     }
 }

@@ -45,7 +45,7 @@ struct Inside {
 struct ToCounter(Arc<Shared>);
 
 impl Sink for ToCounter {
-    fn told(&self, outcome: &Outcome) {
+    fn told(&self, outcome: &Outcome, _: u64) {
         self.0.count(outcome.is_ok());
     }
 }

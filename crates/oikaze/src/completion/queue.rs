@@ -37,7 +37,7 @@ struct Inside {
 #[derive(Debug)]
 struct Entry {
     context: u64,
-    outcome: std::result::Result<u64, Box<(What, Failure)>>,
+    outcome: std::result::Result<u64, Box<(What, Failure, u64)>>,
 }
 
 /// What an operation tells.
@@ -49,11 +49,11 @@ struct ToQueue {
 }
 
 impl Sink for ToQueue {
-    fn told(&self, outcome: &Outcome) {
+    fn told(&self, outcome: &Outcome, serial: u64) {
         let outcome = match outcome {
             Ok(Value::Word(word)) => Ok(*word),
             Ok(_) => Ok(0),
-            Err(failure) => Err(Box::new((self.what.clone(), Failure::clone(failure)))),
+            Err(failure) => Err(Box::new((self.what.clone(), Failure::clone(failure), serial))),
         };
         self.queue.push(Entry { context: self.context, outcome });
     }
@@ -111,7 +111,11 @@ impl CompletionQueue {
         let count = entries.len();
         into.extend(entries.into_iter().map(|Entry { context, outcome }| {
             let outcome = outcome.map_err(|failed| {
-                let (what, failure) = *failed;
+                let (what, failure, serial) = *failed;
+                match serial {
+                    0 => self.node.untaken.take_in_ring(what.peer),
+                    serial => self.node.untaken.take(what.peer, serial),
+                }
                 self.node.failure(&what, failure).of_unknown_fate(what.fate())
             });
             Completed { context, outcome }

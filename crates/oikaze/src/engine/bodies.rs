@@ -1,6 +1,7 @@
 //! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as much as receiving them.
 
-use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT, BODY_SHORT};
+use oikaze_os::memory::has_memory_for;
+use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT, BODY_SHORT, CREDIT};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
@@ -136,6 +137,19 @@ impl Bodies {
     pub fn lend(&self, len: usize) -> Vec<u8> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.unwrap_or_else(|| Vec::with_capacity(len))
+    }
+
+    /// As [`Bodies::lend`]; `None` if there is not so much memory. For more than one peer's usual credit the machine and the control
+    /// group are asked first: under overcommit an allocation succeeds, and its first use kills.
+    pub fn try_lend(&self, len: usize) -> Option<Vec<u8>> {
+        let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
+        used.or_else(|| {
+            if len as u64 > CREDIT && !has_memory_for(len) {
+                return None;
+            }
+            let mut fresh = Vec::new();
+            fresh.try_reserve_exact(len).is_ok().then_some(fresh)
+        })
     }
 
     /// Long messages have ceased to come: the memory goes back to the system, and what is still read is not kept either.

@@ -3,6 +3,7 @@
 use oikaze_os::memory::MemoryError;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
+use oikaze_protocol::limits::QUEUED_MAX;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Death;
 
@@ -45,6 +46,17 @@ pub enum Failure {
     TooMany {
         /// To whom.
         peer: Rank,
+    },
+    /// Too many bytes were copied for operations to one peer that have not ended. Nothing was sent.
+    #[error(
+        "too much is queued to node {peer}: {queued} bytes were copied for earlier operations and are not taken yet (at most \
+         {QUEUED_MAX}). Wait for some of them first, or send from registered memory, which is not copied"
+    )]
+    QueueFull {
+        /// To whom.
+        peer: Rank,
+        /// Bytes queued.
+        queued: u64,
     },
     /// Withdrawn by its owner.
     #[error("the operation was cancelled")]

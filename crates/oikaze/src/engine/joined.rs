@@ -35,7 +35,7 @@ impl Joined {
 }
 
 impl Sink for Joined {
-    fn told(&self, outcome: &Outcome) {
+    fn told(&self, outcome: &Outcome, _: u64) {
         let Parts { left, failure, whole } = &*self.0;
         if let Err(why) = outcome {
             let _ = failure.set(Failure::clone(why));

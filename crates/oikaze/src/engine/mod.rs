@@ -41,6 +41,7 @@ mod swapping;
 mod tests;
 mod to_self;
 mod turn;
+mod untaken;
 mod upward;
 
 pub use bodies::Body;
@@ -50,9 +51,10 @@ pub use joined::Joined;
 pub use neighbour::{Passage, Passages};
 pub use operation::{Completion, Outcome, Sink, Value};
 pub use submission::{Keep, Request, Submission};
-pub use submit::tracked;
+pub use submit::{tracked, tracked_by};
 pub use swapping::Swap;
 pub use turn::Work;
+pub use untaken::Untaken;
 
 use crate::job::Secret;
 use batch::Batch;
@@ -144,6 +146,7 @@ pub struct Engine<L, P> {
     rma: Rma,
     coherence: Coherence,
     operations: Operations,
+    untaken: Arc<Untaken>,
     order: order::Order,
     arrived: VecDeque<Arrived>,
     bodies: Arc<bodies::Bodies>,
@@ -223,6 +226,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             rma: Rma::new(),
             coherence: Coherence::new(me, nodes),
             operations: Operations::default(),
+            untaken: Arc::default(),
             order: order::Order::default(),
             arrived: VecDeque::new(),
             bodies: Arc::default(),

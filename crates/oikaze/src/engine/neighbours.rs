@@ -20,6 +20,7 @@ use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Token};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Which peers share memory with this node.
@@ -70,6 +71,12 @@ impl Neighbours {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
+    /// Failures that no caller has been told of.
+    #[must_use]
+    pub fn untaken(&self) -> &Arc<super::Untaken> {
+        &self.untaken
+    }
+
     /// Use these rings from the first message on; both sides must.
     pub(super) fn attach_neighbours(&mut self, pairs: Vec<(Rank, Pair)>) -> std::io::Result<()> {
         for (rank, pair) in pairs {
@@ -267,7 +274,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn detach_neighbour(&mut self, rank: Rank, death: Death) -> Vec<Token> {
         let Some(peer) = self.peers.get_mut(rank) else { return Vec::new() };
         let Some(mut neighbour) = peer.neighbour.take() else { return Vec::new() };
-        for (count, epoch) in neighbour.end_straight(Failure::PeerLost { peer: rank, death }) {
+        let failure = Failure::PeerLost { peer: rank, death };
+        for (count, epoch) in neighbour.end_straight(failure.clone()) {
+            self.untaken.note_in_ring(rank, count.into(), &failure);
             self.operations.outstanding.end_many(rank, epoch, count);
         }
         self.news += 1;

@@ -8,11 +8,14 @@ use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Token;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::failure::Failure;
 use super::outstanding::Outstanding;
 use super::submission::Keep;
+use super::untaken::Untaken;
+use crate::operation::What;
 
 /// What a finished operation yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +43,10 @@ pub struct Completion {
     /// Who else is told, once. Set in the engine only, where outcomes appear, so that neither misses the other; to settle what nobody
     /// wants to be told of costs one load more.
     sink: OnceLock<Box<dyn Sink>>,
+    /// What a caller began, and where its failure is noted until the caller is told; `None` for what the library waits for itself.
+    begun: Option<(What, Arc<Untaken>)>,
+    /// Serial number of its failure, until a caller is told of it.
+    failed: AtomicU64,
 }
 
 /// How an operation ended. A failure is rare, and large.
@@ -47,8 +54,8 @@ pub type Outcome = Result<Value, Box<Failure>>;
 
 /// Whoever is told of an outcome when it appears, by the turn that settles it: a queue, a counter, an operation of which this one is a part.
 pub trait Sink: Send + Sync + fmt::Debug {
-    /// The outcome is there. Called once.
-    fn told(&self, outcome: &Outcome);
+    /// The outcome is there. Called once. `failure`: its serial number among those that no caller has been told of, or 0.
+    fn told(&self, outcome: &Outcome, failure: u64);
 
     /// The operation of which this one is a part.
     fn whole(&self) -> Option<&Arc<Completion>> {
@@ -61,6 +68,27 @@ impl Completion {
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// A pending one of an operation that a caller has begun.
+    #[must_use]
+    pub(crate) fn begun(what: What, untaken: &Arc<Untaken>) -> Arc<Self> {
+        Arc::new(Self { begun: Some((what, Arc::clone(untaken))), ..Self::default() })
+    }
+
+    /// What its caller has begun.
+    pub(crate) fn what(&self) -> Option<&What> {
+        self.begun.as_ref().map(|(what, _)| what)
+    }
+
+    /// A caller is being told of the failure, if there is one.
+    #[cold]
+    pub(crate) fn take_failure(&self) -> bool {
+        let serial = self.failed.swap(0, Ordering::Acquire);
+        if let Some((what, untaken)) = self.begun.as_ref().filter(|_| serial > 0) {
+            untaken.take(what.peer, serial);
+        }
+        serial > 0
     }
 
     /// Has it an outcome? One load; cheap enough to spin on.
@@ -78,14 +106,18 @@ impl Completion {
     /// A pending one that will tell `sink`.
     #[must_use]
     pub fn telling(sink: Box<dyn Sink>) -> Arc<Self> {
-        Arc::new(Self { outcome: OnceLock::new(), sink: sink.into() })
+        Arc::new(Self { sink: sink.into(), ..Self::default() })
     }
 
     /// Settle it; a second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
+        if let (Err(failure), Some((what, untaken)), None) = (&outcome, &self.begun, self.outcome.get()) {
+            // Before the outcome appears, so that whoever sees it can take the failure.
+            self.failed.store(untaken.note(what, failure), Ordering::Release);
+        }
         let first = self.outcome.set(outcome.map_err(Box::new)).is_ok();
         if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), first) {
-            sink.told(outcome);
+            sink.told(outcome, self.failed.load(Ordering::Relaxed));
         }
     }
 
@@ -93,7 +125,7 @@ impl Completion {
     pub(super) fn tell(&self, sink: Box<dyn Sink>) -> bool {
         let is_first = self.sink.set(sink).is_ok();
         if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), is_first) {
-            sink.told(outcome);
+            sink.told(outcome, self.failed.load(Ordering::Relaxed));
         }
         self.is_done()
     }
@@ -111,6 +143,8 @@ struct Pending {
     epoch: u32,
     /// To a peer's memory: its end does not depend on when a program reads messages or calls a collective.
     is_one_sided: bool,
+    /// Bytes that were copied for it.
+    copied: u64,
     /// Memory that must stay while the operation is in flight.
     keep: Keep,
 }
@@ -130,14 +164,28 @@ pub struct Operations {
     settled: usize,
     /// Of each peer.
     pub(super) outstanding: Outstanding,
+    /// Bytes copied for operations in flight, by peer; grown as needed.
+    copied: Vec<u64>,
 }
 
 impl Operations {
     /// Remember an operation, to this peer if it is to one; its token.
-    pub fn insert(&mut self, completion: Arc<Completion>, keep: Keep, peer: Option<Rank>, is_message: bool) -> Token {
-        let epoch = peer.map_or(0, |peer| self.outstanding.begin(peer));
+    pub fn insert(
+        &mut self,
+        completion: Arc<Completion>,
+        keep: Keep,
+        peer: Option<Rank>,
+        copied: u64,
+        is_message: bool,
+    ) -> Token {
         let is_one_sided = peer.is_some() && !is_message;
-        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, is_one_sided, keep });
+        let epoch = peer.map_or(0, |peer| self.outstanding.begin(peer));
+        if let Some(peer) = peer.filter(|_| copied > 0) {
+            let at = peer as usize;
+            self.copied.resize(self.copied.len().max(at + 1), 0);
+            self.copied.get_mut(at).into_iter().for_each(|bytes| *bytes += copied);
+        }
+        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, is_one_sided, copied, keep });
         self.live += 1;
         self.one_sided += usize::from(is_one_sided);
         let slot = match self.free.pop() {
@@ -171,8 +219,19 @@ impl Operations {
         if pending.peer != NOBODY && !(planted(Bug::HoldForFailed) && outcome.is_err()) {
             self.outstanding.end(pending.peer, pending.epoch);
         }
+        if pending.copied > 0
+            && let Some(bytes) = self.copied.get_mut(pending.peer as usize)
+        {
+            *bytes = bytes.saturating_sub(pending.copied);
+        }
         pending.completion.settle(outcome);
         true
+    }
+
+    /// Bytes copied for operations to this peer that have not ended.
+    #[must_use]
+    pub fn copied(&self, peer: Rank) -> u64 {
+        self.copied.get(peer as usize).copied().unwrap_or(0)
     }
 
     /// Tokens of the operations whose completion is this one, or a part of it (for cancellation; rare).
@@ -203,6 +262,7 @@ impl Operations {
         self.live = 0;
         self.one_sided = 0;
         self.outstanding = Outstanding::default();
+        self.copied.clear();
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
     }
 

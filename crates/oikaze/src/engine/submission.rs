@@ -236,6 +236,19 @@ pub enum Request {
 }
 
 impl Request {
+    /// Bytes that were copied for the operation, and are kept until it has ended.
+    #[must_use]
+    pub fn copied(&self) -> u64 {
+        match self {
+            Request::Put { body: Body::Inline(bytes), .. }
+            | Request::PutBlock { body: Body::Inline(bytes), .. }
+            | Request::Accumulate { body: Body::Inline(bytes), .. }
+            | Request::Push { body: Body::Inline(bytes), .. }
+            | Request::Send { body: Body::Inline(bytes), .. } => bytes.len() as u64,
+            _ => 0,
+        }
+    }
+
     /// The peer that fences and flushes of this operation concern.
     #[must_use]
     pub fn peer(&self) -> Option<Rank> {

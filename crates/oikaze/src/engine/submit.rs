@@ -10,10 +10,10 @@ use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{PAGES_MIN, POST_INLINE};
+use oikaze_protocol::limits::{PAGES_MIN, POST_INLINE, QUEUED_MAX};
 use oikaze_protocol::rma::{Memory, Rma, read_rows};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Message, Refusal, Token};
+use oikaze_protocol::wind::{Body, Message, Token};
 use std::sync::Arc;
 
 /// Submissions taken in one turn.
@@ -89,10 +89,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 if let Some(over) = self.is_over(&request, &keep) {
                     return self.settle_now(completion, Err(over.into()));
                 }
+                let peer = request.peer().filter(|&peer| peer < self.nodes);
+                let copied = request.copied();
+                if let Some(peer) = peer.filter(|_| copied > 0) {
+                    let queued = self.operations.copied(peer);
+                    // One alone may be longer than the bound (MEM-15.6).
+                    if queued > 0 && queued.saturating_add(copied) > QUEUED_MAX {
+                        return self.settle_now(completion, Err(Failure::QueueFull { peer, queued }));
+                    }
+                }
                 let token = match completion {
                     Some(completion) => {
-                        let peer = request.peer().filter(|&peer| peer < self.nodes);
-                        self.operations.insert(completion, keep, peer, matches!(request, Request::Send { .. }))
+                        let is_message = matches!(request, Request::Send { .. });
+                        self.operations.insert(completion, keep, peer, copied, is_message)
                     }
                     None => Token::NONE,
                 };
@@ -200,7 +209,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 match error {
                     PostError::Dead(death) => Failure::PeerLost { peer: to, death },
                     PostError::Full => Failure::TooMany { peer: to },
-                    PostError::NoRoom => return self.refused(token, Refusal::NoRoom),
                     other => Failure::Machine(other.to_string()),
                 },
             );

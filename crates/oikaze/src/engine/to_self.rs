@@ -11,7 +11,7 @@ use super::upward::Upward;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT};
+use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGE_MAX, MESSAGES_IN_FLIGHT};
 use oikaze_protocol::rma::{Memory, places, read_rows};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, PostError, Refusal, Token, Upper};
 use std::collections::VecDeque;
@@ -63,8 +63,8 @@ impl ToSelf {
     }
 
     pub fn post(&mut self, message: Message) -> Result<(), PostError> {
-        if charge_of(&message) > CREDIT {
-            return Err(PostError::NoRoom);
+        if message.credited && message.body.len() > MESSAGE_MAX {
+            return Err(PostError::TooLong { len: message.body.len(), max: MESSAGE_MAX });
         }
         if self.is_full() {
             return Err(PostError::Full);
@@ -78,7 +78,7 @@ impl ToSelf {
         while let Some(message) = self.queue.pop_front() {
             let passes = message.class == Class::Unordered && !message.credited;
             let charge = charge_of(&message);
-            if passes || (self.held.is_empty() && self.charged + charge <= CREDIT) {
+            if passes || (self.held.is_empty() && (self.charged == 0 || self.charged + charge <= CREDIT)) {
                 self.charged += charge;
                 return Some(message);
             }
@@ -128,13 +128,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (charge, len) = (charge_of(&message), message.body.len());
         let number = self.to_self.number;
         self.to_self.number += 1;
-        let body = match message.body {
+        let mut body = match message.body {
             Body::Rows(_) => return Some(self.begin_to_self(number, message)),
             Body::Segment(_) if len > PIECE_TO_SELF && places(message.class, &message.head) => {
                 return Some(self.begin_to_self(number, message));
             }
             Body::Segment(segment) => {
-                let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+                let Some(mut bytes) = usize::try_from(len).ok().and_then(|len| self.bodies.try_lend(len)) else {
+                    self.to_self.give_back(charge);
+                    self.refused(message.token, Refusal::NoMemory);
+                    return Some(0);
+                };
+                bytes.resize(len as usize, 0);
                 self.memory.wait_for_pages(true);
                 let read = self.memory.read(segment.region, segment.offset, &mut bytes);
                 self.memory.wait_for_pages(false);
@@ -150,7 +155,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         };
         let Self { me, pages, memory, rma, coherence, bodies, .. } = self;
         let mut upper = Upward { rma, coherence, memory, pages, bodies };
-        let outcome = upper.deliver(*me, number, message.class, &message.head, Delivered::Bytes(&body));
+        // A user's message is handed over: it meets no absent pages that would have it come again.
+        let delivered = if message.credited { Delivered::Owned(std::mem::take(&mut body)) } else { Delivered::Bytes(&body) };
+        let outcome = upper.deliver(*me, number, message.class, &message.head, delivered);
         match outcome {
             Ok(()) => self.acknowledged(message.token),
             Err(Refusal::NotPresent) => {

@@ -31,8 +31,8 @@ impl<P: Pages> Upper for Upward<'_, P> {
         rma::costs_credit(head)
     }
 
-    fn buffer(&mut self, len: usize) -> Vec<u8> {
-        self.bodies.lend(len)
+    fn buffer(&mut self, len: usize) -> Option<Vec<u8>> {
+        self.bodies.try_lend(len)
     }
 
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {

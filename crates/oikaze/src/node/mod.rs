@@ -30,7 +30,7 @@ pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
 pub(crate) use ways::Way;
 
-use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Work};
+use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Untaken, Work};
 use crate::job::Bootstrap;
 use crate::observe::Publisher;
 use crate::role::Role;
@@ -59,6 +59,8 @@ pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 /// A node, shared by all its threads.
 pub(crate) struct Node {
     engine: Turnstile<RealEngine>,
+    /// Failures that no caller has been told of.
+    pub(crate) untaken: Arc<Untaken>,
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
@@ -120,6 +122,7 @@ impl Node {
             pace: straight::Pace::new(passages.count()),
             passages,
             ways: Ways::default(),
+            untaken: Arc::clone(engine.untaken()),
             engine: Turnstile::new(engine),
             submissions,
             role: Role::new(),
@@ -269,6 +272,11 @@ impl Node {
     /// Does any node share memory with this one?
     pub fn has_neighbours(&self) -> bool {
         self.neighbours.is_some()
+    }
+
+    /// Does this node share memory with that one, or did it when the job began?
+    pub fn has_neighbour(&self, rank: Rank) -> bool {
+        self.passages.of(rank).is_some()
     }
 
     /// Does it pay to look at a word in memory that neighbours may have mapped, before turns are run?

@@ -74,6 +74,13 @@ impl Node {
         }
     }
 
+    /// The failures of operations to this peer, or to all, that no caller has been told of. They count as told from now on.
+    pub fn report_untaken(&self, peer: Option<Rank>) -> Result<()> {
+        let Some(report) = self.untaken.report(peer) else { return Ok(()) };
+        let first = report.first.map(|(what, failure)| Box::new(self.failure(&what, failure).of_unknown_fate(what.fate())));
+        Err(Error::Unseen { count: report.count, first })
+    }
+
     /// Has an error that concerns all nodes been handed to the program?
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)

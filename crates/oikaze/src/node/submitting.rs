@@ -1,7 +1,8 @@
 //! How requests come to the engine: straight, by whoever is in it, or several together.
 
 use super::{Node, RealEngine, cork};
-use crate::engine::{Completion, Keep, Request, Submission, Work, tracked};
+use crate::engine::{Completion, Keep, Request, Submission, Work, tracked, tracked_by};
+use crate::operation::What;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -14,6 +15,13 @@ impl Node {
     pub fn submit(&self, request: Request, keep: Keep) -> Arc<Completion> {
         let (submission, completion) = tracked(request, keep);
         self.push(submission);
+        completion
+    }
+
+    /// Begins an operation for a caller. Its failure is kept until the caller is told of it (MEM-15.5).
+    pub fn begin(&self, what: What, request: Request, keep: Keep) -> Arc<Completion> {
+        let completion = Completion::begun(what, &self.untaken);
+        self.push(tracked_by(Arc::clone(&completion), request, keep));
         completion
     }
 

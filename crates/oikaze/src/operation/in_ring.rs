@@ -11,6 +11,8 @@ use std::time::Duration;
 const GIVEN_UP: u8 = 1;
 /// A queue or a counter is told of its end.
 const TOLD: u8 = 2;
+/// A caller has been told of its failure.
+const FAILED: u8 = 4;
 
 /// One of them.
 pub(super) struct InRing<'o> {
@@ -68,7 +70,14 @@ impl InRing<'_> {
             Some(node) => node.outcome_of(what, || self.outcome(), limit),
             None => self.outcome().unwrap_or(Err(Failure::Left)).map_err(|failure| Error::failed(what.to_string(), failure)),
         };
-        let value = outcome.map_err(|error| error.of_unknown_fate(what.fate()))?;
+        let failed = |error: Error| {
+            let is_first = self.outcome().is_some() && self.marks.fetch_or(FAILED, Ordering::Relaxed) & (FAILED | GIVEN_UP) == 0;
+            if let Some(node) = self.way.node().filter(|_| is_first) {
+                node.untaken.take_in_ring(what.peer);
+            }
+            error.of_unknown_fate(what.fate())
+        };
+        let value = outcome.map_err(failed)?;
         T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
     }
 

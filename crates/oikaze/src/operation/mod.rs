@@ -165,19 +165,34 @@ pub(crate) struct Begun {
     told: AtomicBool,
     node: Arc<Node>,
     completion: Arc<Completion>,
-    what: What,
     limit: Option<Duration>,
 }
 
 impl Begun {
-    pub fn new(node: &Arc<Node>, completion: Arc<Completion>, what: What, limit: Option<Duration>) -> Box<Begun> {
-        Box::new(Begun { told: AtomicBool::new(false), node: Arc::clone(node), completion, what, limit })
+    /// An operation that [`Completion::begun`] belongs to.
+    pub fn new(node: &Arc<Node>, completion: Arc<Completion>, limit: Option<Duration>) -> Box<Begun> {
+        Box::new(Begun { told: AtomicBool::new(false), node: Arc::clone(node), completion, limit })
+    }
+
+    fn what(&self) -> What {
+        let unknown = || What { verb: Verb::Message, len: 0, peer: 0, at: None };
+        self.completion.what().cloned().unwrap_or_else(unknown)
     }
 
     fn wait<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
-        let Self { node, completion, what, .. } = self;
-        let value = node.outcome(what, completion, limit).map_err(|error| error.of_unknown_fate(what.fate()))?;
-        T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
+        let Self { node, completion, .. } = self;
+        let value = match completion.outcome() {
+            Some(Ok(value)) => value,
+            _ => {
+                let what = self.what();
+                let failed = |error: Error| {
+                    completion.take_failure();
+                    error.of_unknown_fate(what.fate())
+                };
+                node.outcome(&what, completion, limit).map_err(failed)?
+            }
+        };
+        T::from_value(value).ok_or_else(|| Error::invalid(self.what().to_string(), "the outcome is of another kind (a defect)"))
     }
 }
 
@@ -270,7 +285,8 @@ impl<T: Outcome> Operation<T> {
     /// What failed and why: most often that it was cancelled.
     pub fn cancel(&self) -> Result<T> {
         match self.view() {
-            View::Begun(Begun { node, completion, what, limit, .. }) => {
+            View::Begun(begun @ Begun { node, completion, limit, .. }) => {
+                let what = begun.what();
                 let asked = node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
                 node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
             }
@@ -307,7 +323,7 @@ impl<T: Outcome> Operation<T> {
     /// Told by the turn that settles it, or here and now if none will.
     fn tell(&self, sink: impl FnOnce(What) -> Box<dyn Sink>, now: impl FnOnce(T)) -> Result<()> {
         let (was_told, what) = match self.view() {
-            View::Begun(begun) => (begun.told.swap(true, Ordering::Relaxed), Some(begun.what.clone())),
+            View::Begun(begun) => (begun.told.swap(true, Ordering::Relaxed), Some(begun.what())),
             View::InRing(in_ring) => (in_ring.was_told(), Some(in_ring.what())),
             View::Done(told, _) => (told.swap(true, Ordering::Relaxed), None),
         };
@@ -319,8 +335,8 @@ impl<T: Outcome> Operation<T> {
             ));
         }
         match self.view() {
-            View::Begun(Begun { node, completion, what, .. }) => {
-                node.note(Request::Tell { completion: Arc::clone(completion), sink: sink(what.clone()) });
+            View::Begun(begun @ Begun { node, completion, .. }) => {
+                node.note(Request::Tell { completion: Arc::clone(completion), sink: sink(begun.what()) });
             }
             View::InRing(in_ring) => in_ring.tell(sink(in_ring.what())),
             View::Done(_, outcome) => now(outcome),

@@ -29,15 +29,15 @@ impl RemoteRegion {
 
     fn list(&self, verb: Verb, list: &[(u64, RegionSlice)], request: impl Fn(u64, &RegionSlice) -> Request) -> Operation<()> {
         let node = &self.peer.node;
-        let whole = Completion::new();
+        let first = list.first().map_or(0, |(offset, _)| *offset);
+        let len = list.iter().map(|(_, slice)| slice.len() as u64).sum();
+        let whole = Completion::begun(self.what(verb, first, len), &node.untaken);
         let joined = Joined::new(list.len(), &whole);
         node.batch(|| {
             for (offset, slice) in list {
                 node.push(joined.part(request(*offset, slice), Some(slice.clone().keep())));
             }
         });
-        let first = list.first().map_or(0, |(offset, _)| *offset);
-        let len = list.iter().map(|(_, slice)| slice.len() as u64).sum();
-        Operation::begun(Begun::new(node, whole, self.what(verb, first, len), self.peer.limit))
+        Operation::begun(Begun::new(node, whole, self.peer.limit))
     }
 }

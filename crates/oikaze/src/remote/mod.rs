@@ -17,7 +17,7 @@ pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
 pub use words::RemoteWord;
 
-use crate::engine::{Failure, Keep, Request, Value};
+use crate::engine::{Completion, Failure, Keep, Request, Value};
 use crate::node::{Node, Way};
 use crate::observe::page::PeerPage;
 use crate::operation::{Begun, Operation, Verb, What};
@@ -25,7 +25,8 @@ use crate::region::RegionSlice;
 use crate::{Error, Result};
 use oikaze_os::hazard::Host;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{Published, Rights};
+pub use oikaze_protocol::limits::MESSAGE_MAX;
+use oikaze_protocol::rma::{Published, Rights, RmaError};
 use oikaze_protocol::wind::{Body, Class};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ impl Peer {
     /// The region that this peer has published, or will publish within the job's time limit (10 s if it has none), under `name`.
     ///
     /// # Errors
-    /// Nothing was published under that name in time (the error lists what is there); the peer is lost.
+    /// Nothing was published under that name in time (the error lists what is there); it was withdrawn (told at once); the peer is
+    /// lost.
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
         let published = self.find(name, format!("region \"{name}\" of node {}", self.rank))?;
         Ok(RemoteRegion::new(self.clone(), name, published).mapped())
@@ -103,11 +105,16 @@ impl Peer {
         }
     }
 
-    /// Send a message of up to 4 KiB, or of any size in which case it is copied once. Done when the peer has it
+    /// Sends a message of at most [`MESSAGE_MAX`] bytes (1 GiB), which is copied once. Done when the peer has it
     /// ([`Class::Sync`]: when it has accepted it after all ordered ones before it).
     ///
+    /// A receiver keeps up to 16 MiB of a sender's messages that are not read. A longer message goes alone: it waits until all
+    /// earlier ones are read, and later ones wait until it is read.
+    ///
     /// # Errors
-    /// As [`Operation::wait`] does, later.
+    /// [`Operation::wait`] tells: the message is longer than [`MESSAGE_MAX`] (nothing was sent); the receiver has not enough
+    /// memory for it; or the copies of messages that the peer has not taken exceed 256 MiB, or their number 65,536 (nothing was
+    /// sent: [`Error::is_queue_full`]). A sender that outruns its receiver waits for earlier messages before it sends more.
     #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(way) = &self.way
@@ -121,7 +128,14 @@ impl Peer {
 
     #[inline(never)]
     fn send_by_turn(&self, class: Class, tag: u64, bytes: &[u8]) -> Box<Begun> {
-        let what = What { verb: Verb::Message, len: bytes.len() as u64, peer: self.rank, at: None };
+        let len = bytes.len() as u64;
+        let what = What { verb: Verb::Message, len, peer: self.rank, at: None };
+        if len > MESSAGE_MAX {
+            // Not copied first: it may be longer than what is free.
+            let completion = Completion::begun(what, &self.node.untaken);
+            completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
+            return Begun::new(&self.node, completion, self.limit);
+        }
         self.submit(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
     }
 
@@ -141,16 +155,15 @@ impl Peer {
         self.node.fence(Some(self.rank));
     }
 
-    /// Wait until all operations and messages to this peer that this node has begun have ended. What became of each, its handle (or
-    /// queue, or counter) says.
+    /// Waits until all operations and messages to this peer that this node has begun have ended.
     ///
     /// # Errors
-    /// The time limit passed.
+    /// The time limit passed; or operations to this peer have failed and nobody has been told, as [`crate::Job::quiet`] says.
     pub fn flush(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: Some(self.rank) }, None);
         self.node
             .outcome(&format_args!("waiting for all operations to node {} to end", self.rank), &completion, self.limit)
-            .map(drop)
+            .and_then(|_| self.node.report_untaken(Some(self.rank)))
     }
 
     pub(crate) fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
@@ -158,11 +171,10 @@ impl Peer {
     }
 
     fn submit(&self, request: Request, keep: Keep, what: What) -> Box<Begun> {
-        Begun::new(&self.node, self.node.submit(request, keep), what, self.limit)
+        Begun::new(&self.node, self.node.begin(what, request, keep), self.limit)
     }
 }
 
 fn is_unknown_name(error: &Error) -> bool {
-    use oikaze_protocol::rma::RmaError;
     matches!(error, Error::Failed { failure: Failure::Remote(RmaError::UnknownName { .. }), .. })
 }

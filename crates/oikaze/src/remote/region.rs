@@ -4,6 +4,7 @@ use super::Peer;
 use crate::engine::{Request, Value};
 use crate::operation::{Verb, What};
 use oikaze_os::neighbour::Mapped;
+use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{Published, Rights};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,37 @@ impl RemoteRegion {
         let outcome = node.outcome(&"mapping a neighbour's region", &node.submit(request, None), Some(MAP_TIME));
         let mapped = if let Ok(Value::Mapped(mapped)) = outcome { Some(mapped) } else { None };
         Self { mapped, ..self }
+    }
+
+    /// Returns whether operations reach the memory directly, by loads and stores of this process. Without that each of them is a
+    /// message to the owner, which takes 20 to 200 times as long for small ones; [`RemoteRegion::why_not_mapped`] says why.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.as_ref().is_some_and(|mapped| !mapped.is_over())
+    }
+
+    /// Explains why the region is not mapped, and how it would be; `None` if it is.
+    #[must_use]
+    pub fn why_not_mapped(&self) -> Option<String> {
+        let (rank, node) = (self.peer.rank, &self.peer.node);
+        let mappable = [Rights::READ, Rights::WRITE, Rights::ATOMIC];
+        let why = if self.is_mapped() {
+            return None;
+        } else if !node.has_neighbour(rank) {
+            "this node shares no memory with its owner: the owner is this node itself, on another machine or of another user, or \
+             OIKAZE_WITHOUT=shm is set"
+                .to_owned()
+        } else if self.mapped.is_some() {
+            "its owner has taken it back or changed its rights, or has ended: look the region up again".to_owned()
+        } else if !mappable.into_iter().any(|right| self.rights().contains(right)) {
+            format!("it grants {}: read, write or atomic is needed", self.rights())
+        } else {
+            format!(
+                "its owner cannot hand it over: make it by Region::shared, with the same rights on all pages, and at most {GRANTS} \
+                 such regions for each neighbour"
+            )
+        };
+        Some(format!("region \"{}\" of node {rank} is not mapped: {why}", self.name))
     }
 
     pub(crate) fn published(&self) -> Published {

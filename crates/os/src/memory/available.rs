@@ -15,6 +15,12 @@ pub(super) fn check(len: usize) -> Result<(), MemoryError> {
     }
 }
 
+/// Returns whether `len` bytes are clearly there, by all limits that are known.
+#[must_use]
+pub fn has_memory_for(len: usize) -> bool {
+    check(len).is_ok()
+}
+
 /// Bytes that can still be had, by each limit that is known, with whose it is.
 pub(crate) fn memory_left() -> Vec<(usize, &'static str)> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));

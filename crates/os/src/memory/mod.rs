@@ -37,6 +37,7 @@ mod table;
 mod tests;
 mod words;
 
+pub use available::has_memory_for;
 pub(crate) use available::memory_left;
 pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};

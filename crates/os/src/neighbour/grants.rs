@@ -94,12 +94,17 @@ impl Grants {
     }
 }
 
-/// A descriptor of a region's file to give away: for reading alone where no more is granted.
+/// Returns whether a region of these rights is mapped for writing: a change of a word needs that, too (MEM-18.1).
+fn is_writable(rights: Rights) -> bool {
+    rights.contains(Rights::WRITE) || rights.contains(Rights::ATOMIC)
+}
+
+/// A descriptor of a region's file to give away: for reading alone where neither writing nor changes of words are granted.
 ///
 /// # Errors
 /// The kernel opens it no second time (`/proc` is not mounted).
 pub fn to_give(file: BorrowedFd<'_>, rights: Rights) -> io::Result<OwnedFd> {
-    if rights.contains(Rights::WRITE) {
+    if is_writable(rights) {
         return file.try_clone_to_owned();
     }
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -171,7 +176,7 @@ impl Mapped {
         if len == 0 || lasting_len(file)? < len as u64 || index >= GRANTS {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the region's memory is shorter than it is said to be"));
         }
-        let mapping = if !rights.contains(Rights::WRITE) {
+        let mapping = if !is_writable(rights) {
             Mapping::of_file_for_reading(file, len)
         } else if len >= HUGE {
             Mapping::of_file_aligned(file.as_fd(), len, HUGE)
@@ -181,7 +186,7 @@ impl Mapped {
         let mapping = Arc::new(mapping.map_err(io::Error::other)?);
         let at = mapping.base();
         // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes `&mut` references into them. They are written
-        // only where `rights` has WRITE (see `reaches`), and then the mapping is writable.
+        // only where `rights` has WRITE or ATOMIC (see `reaches`), and then the mapping is writable.
         let region = unsafe { Region::from_alias(mapping, at, len) };
         let asymmetric = *makes_fences && fences::are_asymmetric(Reach::Machine);
         let (marks, cut_off) = (Marks::new(memory), AtomicBool::new(false));
@@ -191,6 +196,12 @@ impl Mapped {
     /// The owner is gone: nothing is done here any more.
     pub fn cut_off(&self) {
         self.cut_off.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether operations pass this mapping by: the owner has taken the region back, or is gone.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.cut_off.load(Ordering::Relaxed) || self.marks.is_over(self.index)
     }
 
     /// May this be done here? The same for as long as the region is mapped, so that nobody need be inside to ask.
@@ -260,8 +271,7 @@ impl Mapped {
     #[must_use]
     pub fn atomic(&self, offset: u64, op: AtomicOp) -> Option<u64> {
         let width = op.width().bytes();
-        let right = Rights(Rights::ATOMIC.0 | Rights::WRITE.0);
-        let may = offset.is_multiple_of(width) && self.reaches(right, offset, width);
+        let may = offset.is_multiple_of(width) && self.reaches(Rights::ATOMIC, offset, width);
         if !may {
             return None;
         }

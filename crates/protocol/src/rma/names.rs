@@ -1,15 +1,42 @@
 //! Regions published by name (MEM-6).
 
 use super::{Published, RmaError};
-use crate::limits::{NAME_MAX, NAMES_LISTED, NAMES_MAX};
+use crate::limits::{NAME_MAX, NAMES_LISTED, NAMES_MAX, WITHDRAWN_KEPT};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What this node has published.
+/// What this node has published, and the latest names that it has withdrawn.
 #[derive(Debug, Default)]
-pub(super) struct Names(BTreeMap<String, Published>);
+pub(super) struct Names(BTreeMap<String, Published>, Withdrawn);
+
+/// The latest [`WITHDRAWN_KEPT`] names that were withdrawn and not published again (MEM-6.6).
+#[derive(Debug, Default)]
+struct Withdrawn {
+    serials: BTreeMap<String, u64>,
+    names: BTreeMap<u64, String>,
+    latest: u64,
+}
+
+impl Withdrawn {
+    fn insert(&mut self, name: &str) {
+        self.latest += 1;
+        self.serials.insert(name.to_owned(), self.latest);
+        self.names.insert(self.latest, name.to_owned());
+        if self.names.len() > WITHDRAWN_KEPT
+            && let Some((_, oldest)) = self.names.pop_first()
+        {
+            self.serials.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(serial) = self.serials.remove(name) {
+            self.names.remove(&serial);
+        }
+    }
+}
 
 impl Names {
     pub fn publish(&mut self, name: &str, published: Published) -> Result<(), RmaError> {
@@ -21,11 +48,19 @@ impl Names {
             return Err(RmaError::TooManyNames);
         }
         self.0.insert(name.to_owned(), published);
+        self.1.remove(name);
         Ok(())
     }
 
     pub fn withdraw(&mut self, name: &str) -> Option<Published> {
-        self.0.remove(name)
+        let published = self.0.remove(name)?;
+        self.1.insert(name);
+        Some(published)
+    }
+
+    /// Returns whether the name, by the bytes that a peer sent, was withdrawn and not published again.
+    pub fn is_withdrawn(&self, name: &[u8]) -> bool {
+        core::str::from_utf8(name).is_ok_and(|name| self.1.serials.contains_key(name))
     }
 
     /// A published name stands for this from now on.
@@ -85,4 +120,33 @@ pub(super) fn listed(mut bytes: &[u8]) -> Vec<String> {
         bytes = rest;
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rma::Rights;
+    use alloc::format;
+
+    /// MEM-6.6: a name that is published again is withdrawn no more, and only the latest are remembered.
+    #[test]
+    fn withdrawn_names_are_remembered_up_to_the_bound() {
+        let mut names = Names::default();
+        let published = Published { key: 1, len: 1, rights: Rights::READ };
+        let again = |names: &mut Names, name: &str| {
+            names.publish(name, published).unwrap();
+            assert!(!names.is_withdrawn(name.as_bytes()));
+            names.withdraw(name);
+            assert!(names.is_withdrawn(name.as_bytes()));
+        };
+        again(&mut names, "first");
+        again(&mut names, "second");
+        again(&mut names, "first");
+        (0..WITHDRAWN_KEPT - 1).for_each(|n| again(&mut names, &format!("{n}")));
+        assert!(names.is_withdrawn(b"first") && !names.is_withdrawn(b"second"));
+        again(&mut names, "one more");
+        assert!(!names.is_withdrawn(b"first") && !names.is_withdrawn(b"never"));
+        assert_eq!((names.1.names.len(), names.1.serials.len()), (WITHDRAWN_KEPT, WITHDRAWN_KEPT));
+        assert!(names.withdraw("never").is_none() && !names.is_withdrawn(b"never"));
+    }
 }

@@ -48,7 +48,12 @@ impl Refusals {
             Refusal::NotPresent => &mut self.not_present,
             Refusal::Lost => &mut self.lost,
             Refusal::Full => &mut self.full,
-            Refusal::UnknownName | Refusal::UnknownObject | Refusal::NoFifo | Refusal::TooLong => &mut self.otherwise,
+            Refusal::UnknownName
+            | Refusal::UnknownObject
+            | Refusal::NoFifo
+            | Refusal::TooLong
+            | Refusal::NoMemory
+            | Refusal::Withdrawn => &mut self.otherwise,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::ticket::Asked;
 use super::{Accumulation, AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names};
 use crate::Rank;
-use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_BODY_MAX};
+use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_MAX};
 use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
 
@@ -85,7 +85,7 @@ impl Rma {
     /// # Errors
     /// Longer than a receiver would hold.
     pub fn user(class: Class, tag: u64, body: Body, token: Token) -> Result<Message, RmaError> {
-        fits(body.len(), MESSAGE_BODY_MAX)?;
+        fits(body.len(), MESSAGE_MAX)?;
         let urgent = class == Class::Sync;
         Ok(Message { class, urgent, credited: true, head: Operation::User { tag }.encode(), body, token })
     }

@@ -4,7 +4,7 @@ use super::accumulate::Accumulate;
 use super::strided::{PutBlock, deliver_block, place_rows};
 use super::{AtomicOp, Destination, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer, Width};
 use crate::Rank;
-use crate::limits::{ANSWER_INLINE, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED};
+use crate::limits::{ANSWER_INLINE, MESSAGE_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
 use crate::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ impl Rma {
             }
             Some(Operation::Data { ticket }) if class == Class::Unordered => self.admit_data(from, number, ticket, len, memory),
             Some(Operation::Push { key, offset }) => admit_push(key, offset, len, memory),
-            Some(Operation::User { .. }) => room(len, MESSAGE_BODY_MAX, Refusal::NoRoom),
+            Some(Operation::User { .. }) => room(len, MESSAGE_MAX, Refusal::NoRoom),
             Some(Operation::Lookup { .. }) => room(len, NAME_MAX as u64, Refusal::Malformed),
             Some(Operation::Missing { .. }) => room(len, NAMES_LISTED as u64, Refusal::Malformed),
             _ => Err(Refusal::Malformed),
@@ -213,6 +213,7 @@ impl Rma {
         }
         match self.names.find(name) {
             Some(published) => self.answer(from, &Operation::Found { ticket, published }, Body::Empty, Token::NONE),
+            None if self.names.is_withdrawn(name) => return Err(Refusal::Withdrawn),
             None => {
                 let (count, list) = (self.names.count(), self.names.list());
                 let body = if list.is_empty() { Body::Empty } else { Body::Inline(list) };

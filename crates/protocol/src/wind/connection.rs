@@ -170,7 +170,7 @@ impl Connection {
             Phase::Closing { .. } => return Err(PostError::Dead(Death::Closed)),
             Phase::Open => {}
         }
-        let number = self.outbox.post(now, message, &mut self.events)?;
+        let number = self.outbox.post(now, message)?;
         self.statistics.messages_posted += 1;
         Ok(number)
     }
@@ -298,7 +298,7 @@ impl Connection {
         }
         self.liveness = Liveness::new(&self.settings, now);
         self.events.push_back(Event::Established);
-        self.outbox.open(Sizes::within(datagram_max, self.settings.seal), them.credit, &mut self.events);
+        self.outbox.open(Sizes::within(datagram_max, self.settings.seal), them.credit);
     }
 
     /// What a handshake frame has brought about.

@@ -114,14 +114,13 @@ pub enum PostError {
     /// The connection has ended.
     #[error("the connection has ended: {0}")]
     Dead(Death),
-    /// The peer never has room for so long a message (WIND-6.4); a connection says so later, by a refusal.
-    #[error("a message that the peer must keep until it is read, of more than {} bytes: cut it", crate::limits::CREDIT - crate::limits::CREDIT_OVERHEAD)]
-    NoRoom,
     /// The body is too long.
-    #[error("a message body of {len} bytes is longer than {} bytes: cut it", crate::limits::BODY_MAX)]
+    #[error("a message body of {len} bytes is longer than {max} bytes: cut it into several")]
     TooLong {
         /// Its length.
         len: u64,
+        /// Maximum length of such a message.
+        max: u64,
     },
 }
 

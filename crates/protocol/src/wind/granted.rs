@@ -1,7 +1,7 @@
 //! The credit that a receiver grants: what its peer may send that is not read yet (WIND-6.3, WIND-6.4).
 
 use super::outgoing::cost;
-use crate::limits::CREDIT_OVERHEAD;
+use crate::limits::{CREDIT_OVERHEAD, MESSAGE_MAX};
 use crate::planted::{Bug, planted};
 
 /// All of it ever, in bytes: sums that only grow, so that a grant that is lost is made good by the next.
@@ -20,9 +20,15 @@ impl Granted {
         Granted { span, limit: span, used: 0, told: span }
     }
 
-    /// May the peer send a body of so many bytes?
+    /// Returns whether the peer may send a body of so many bytes: there is credit for it, or the message is alone (WIND-6.7).
     pub fn covers(&self, len: u64) -> bool {
-        self.used.saturating_add(cost(len)) <= self.limit
+        let is_alone = self.limit == self.used.saturating_add(self.span);
+        self.used.saturating_add(cost(len)) <= self.limit || (is_alone && len <= MESSAGE_MAX)
+    }
+
+    /// Returns whether a body of so many bytes costs more than all credit.
+    pub fn is_exceeded_by(&self, len: u64) -> bool {
+        cost(len) > self.span
     }
 
     /// It has sent one.
@@ -76,6 +82,20 @@ mod tests {
     #[test]
     fn absurd_lengths_are_not_covered() {
         let granted = Granted::new(1 << 20);
-        assert!(!granted.covers(u64::MAX) && !granted.covers(u64::MAX - 1));
+        assert!(!granted.covers(u64::MAX) && !granted.covers(u64::MAX - 1) && !granted.covers(MESSAGE_MAX + 1));
+    }
+
+    /// WIND-6.7: up to the limit of all messages, and nothing beside it until it is read.
+    #[test]
+    fn message_beyond_all_credit_is_covered_only_alone() {
+        let mut granted = Granted::new(1 << 20);
+        assert!(granted.covers(MESSAGE_MAX) && granted.is_exceeded_by(1 << 20));
+        granted.take(1);
+        assert!(!granted.covers(1 << 20), "something is unread");
+        granted.give_back(1, 1);
+        granted.take(MESSAGE_MAX);
+        assert!(!granted.covers(0));
+        granted.give_back(1, MESSAGE_MAX);
+        assert!(granted.covers(0) && granted.covers(MESSAGE_MAX) && granted.is_due());
     }
 }

@@ -136,7 +136,9 @@ impl Inbox {
         }
         let Ok(kept_head) = Head::try_from(head) else { return Taken::Wrong };
         let now = whole.map(|(_, body)| body).filter(|_| class == Class::Unordered || number == self.floor);
-        let collected = if class == Class::Unordered && above.upper.places(class, head) { 0 } else { len };
+        // WIND-6.7: of messages beyond all credit there is one, whose room is the credit that it took.
+        let is_placed = class == Class::Unordered && above.upper.places(class, head);
+        let collected = if is_placed || self.is_alone(credited, len) { 0 } else { len };
         if now.is_none() && !self.has_room(number, collected) {
             return Taken::NoRoom;
         }
@@ -168,7 +170,11 @@ impl Inbox {
             (Admission::Place, None) => self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
             (Admission::Assemble, None) => {
                 // Reserved, not cleared: most fragments come in order, and each byte is written once.
-                let buffer = above.upper.buffer(usize::try_from(len).unwrap_or(0));
+                let Some(buffer) = usize::try_from(len).ok().and_then(|len| above.upper.buffer(len)) else {
+                    above.refuse(number, Refusal::NoMemory);
+                    self.done(number, credited, len, above);
+                    return Taken::New;
+                };
                 self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)));
                 if let Some((fragment, bytes)) = whole {
                     return self.fragment(fragment, true, bytes, above);
@@ -179,7 +185,7 @@ impl Inbox {
     }
 
     fn gather(&mut self, number: u64, assembly: Assembly) {
-        self.held += assembly_cost(&assembly);
+        self.held += self.assembly_cost(&assembly);
         self.set(number, Slot::Gathering(Box::new(assembly)));
     }
 
@@ -253,7 +259,9 @@ impl Inbox {
                 if assembly.is_whole() {
                     return Taken::Duplicate;
                 }
-                let cost = assembly_cost(assembly);
+                let Some(cost) = self.assembly(number).map(|assembly| self.assembly_cost(assembly)) else {
+                    return Taken::Duplicate;
+                };
                 self.held -= cost;
                 above.upper.withdrawn(above.from, number);
                 self.done(number, charged, len, above);
@@ -317,6 +325,18 @@ impl Inbox {
         room
     }
 
+    /// Returns whether a message costs more than all credit, and so comes alone (WIND-6.7).
+    fn is_alone(&self, credited: bool, len: u64) -> bool {
+        credited && self.credit.is_exceeded_by(len)
+    }
+
+    /// Returns what a message that is collected takes of the bound on what is held.
+    fn assembly_cost(&self, assembly: &Assembly) -> u64 {
+        let is_counted =
+            matches!(assembly.destination, Destination::Collect(_)) && !self.is_alone(assembly.credited, assembly.len);
+        OVERHEAD + if is_counted { assembly.len } else { 0 }
+    }
+
     /// A message is done with; its credit goes back if nobody will read it.
     fn done<U: Upper>(&mut self, number: u64, give_back: bool, len: u64, above: &mut Above<'_, U>) {
         if give_back {
@@ -352,12 +372,4 @@ impl Inbox {
             self.guess = Guess::default();
         }
     }
-}
-
-fn assembly_cost(assembly: &Assembly) -> u64 {
-    OVERHEAD
-        + match &assembly.destination {
-            Destination::Place => 0,
-            Destination::Collect(_) => assembly.len,
-        }
 }

@@ -7,9 +7,9 @@ mod again;
 mod ending;
 mod settling;
 
-use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, cost, tell};
-use super::{Body, Class, Event, Latency, Message, PostError, Refusal, Rows, Segment, Token};
-use crate::limits::{BODY_MAX, BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_A_DATAGRAM};
+use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, body_max, cost};
+use super::{Body, Class, Latency, Message, PostError, Rows, Segment};
+use crate::limits::{BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_A_DATAGRAM};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
@@ -127,10 +127,11 @@ impl Outbox {
     }
 
     /// Take a message in; its number.
-    pub fn post(&mut self, now: Time, message: Message, events: &mut VecDeque<Event>) -> Result<u64, PostError> {
+    pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         let len = message.body.len();
-        if len > BODY_MAX {
-            return Err(PostError::TooLong { len });
+        let max = body_max(message.credited);
+        if len > max {
+            return Err(PostError::TooLong { len, max });
         }
         if self.is_full() {
             return Err(PostError::Full);
@@ -152,7 +153,7 @@ impl Outbox {
             stage: Stage::Waiting,
         });
         if self.sizes.is_some() {
-            self.start(number, events);
+            self.start(number);
         }
         Ok(number)
     }
@@ -165,29 +166,21 @@ impl Outbox {
     }
 
     /// The connection is established: everything posted so far may go.
-    pub fn open(&mut self, sizes: Sizes, credit: u64, events: &mut VecDeque<Event>) {
+    pub fn open(&mut self, sizes: Sizes, credit: u64) {
         self.sizes = Some(sizes);
         (self.credit_most, self.credit_limit, self.credit_used) = (credit, credit, 0);
         for number in self.first..self.first + self.messages.len() as u64 {
-            self.start(number, events);
+            self.start(number);
         }
     }
 
     /// Queue a new message, or let it wait for credit (WIND-6.4).
-    fn start(&mut self, number: u64, events: &mut VecDeque<Event>) {
-        let most = self.credit_most;
+    fn start(&mut self, number: u64) {
         let Some(message) = self.get_mut(number) else { return };
         if message.stage == (Stage::Withdrawn { queued: true }) {
             self.small.push_back(number);
         } else if !message.credited {
             self.enqueue(number);
-        } else if cost(message.len) > most {
-            // It would wait for ever. The peer must still learn that the number is done.
-            message.stage = Stage::Withdrawn { queued: true };
-            message.body = Body::Empty;
-            tell(events, message.token, |token| Event::Refused(token, Refusal::NoRoom));
-            message.token = Token::NONE;
-            self.small.push_back(number);
         } else {
             self.blocked.push_back(number);
             self.unblock();
@@ -205,10 +198,12 @@ impl Outbox {
     fn unblock(&mut self) {
         while let Some(&number) = self.blocked.front() {
             let (used, limit) = (self.credit_used, self.credit_limit);
+            // WIND-6.7: the peer has read everything, so that even a message beyond all credit may go.
+            let is_alone = limit == used.saturating_add(self.credit_most);
             match self.get_mut(number) {
                 Some(message) if message.stage == Stage::Waiting => {
                     let used = used.saturating_add(cost(message.len));
-                    if used > limit {
+                    if used > limit && !is_alone {
                         return;
                     }
                     message.charged = true;

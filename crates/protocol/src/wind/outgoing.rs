@@ -2,7 +2,7 @@
 
 use super::ranges::RangeSet;
 use super::{Body, Class, Event, Head, Token};
-use crate::limits::{BULK_FRAME_LEN, CREDIT_OVERHEAD, FRAGMENT_STEP, HEADER_LEN, PAGE};
+use crate::limits::{BODY_MAX, BULK_FRAME_LEN, CREDIT_OVERHEAD, FRAGMENT_STEP, HEADER_LEN, MESSAGE_MAX, PAGE};
 use crate::time::Time;
 use crate::wire::{SealKind, message_frame_len, open_frame_len};
 use alloc::collections::VecDeque;
@@ -109,6 +109,11 @@ impl Sizes {
     pub fn fit(self, head: usize, body: u64) -> bool {
         message_frame_len(head, body).is_some_and(|len| len <= self.frames)
     }
+}
+
+/// Maximum length of a message: of a credited one the receiver must hold the body (WIND-6.7).
+pub(super) fn body_max(credited: bool) -> u64 {
+    if credited { MESSAGE_MAX } else { BODY_MAX }
 }
 
 /// What a credited message takes of the receiver's credit (WIND-6.3).

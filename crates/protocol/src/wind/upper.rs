@@ -52,6 +52,12 @@ pub enum Refusal {
     /// Pages of the range cannot be had.
     #[error("pages of this range cannot be had: the file they belong to was truncated, or its disk failed")]
     Lost = 14,
+    /// The receiver cannot get memory for the whole message.
+    #[error("the peer has not enough free memory for a message of this length")]
+    NoMemory = 15,
+    /// The name was published, and its owner has withdrawn it.
+    #[error("the region of this name was withdrawn by its owner")]
+    Withdrawn = 16,
 }
 
 impl Refusal {
@@ -73,6 +79,8 @@ impl Refusal {
             12 => Refusal::TooLong,
             13 => Refusal::NotPresent,
             14 => Refusal::Lost,
+            15 => Refusal::NoMemory,
+            16 => Refusal::Withdrawn,
             _ => return None,
         })
     }
@@ -120,9 +128,10 @@ pub trait Upper {
     }
 
     /// An empty buffer with room for so many bytes, for a message that was admitted with [`Admission::Assemble`]. It comes back as
-    /// [`Delivered::Owned`].
-    fn buffer(&mut self, len: usize) -> Vec<u8> {
-        Vec::with_capacity(len)
+    /// [`Delivered::Owned`]. `None`: there is no memory for it, and the message is refused.
+    fn buffer(&mut self, len: usize) -> Option<Vec<u8>> {
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(len).is_ok().then_some(buffer)
     }
 
     /// Bytes of a message admitted with [`Admission::Place`], each exactly once, already verified.

@@ -44,7 +44,7 @@ fn told() -> impl Strategy<Value = Told> {
 fn plain() -> impl Strategy<Value = Plain> {
     let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..=most);
     let refused =
-        (any::<u64>(), 1..=8u8).prop_map(|(number, code)| RefusedMessage { number, refusal: Refusal::from_code(code).unwrap() });
+        (any::<u64>(), 1..=16u8).prop_map(|(number, code)| RefusedMessage { number, refusal: Refusal::from_code(code).unwrap() });
     prop_oneof![
         Just(Plain::Ping),
         Just(Plain::Close),

@@ -2,7 +2,7 @@
 
 use super::vectors::Vectors;
 use oikaze_protocol::limits::{
-    ANSWERS_PER_PEER, BODY_MAX, MESSAGE_BODY_MAX, NAME_MAX, NAMES_LISTED, NAMES_MAX, TICKETS_MAX, TRANSFERS_PER_PEER,
+    ANSWERS_PER_PEER, BODY_MAX, MESSAGE_MAX, NAME_MAX, NAMES_LISTED, NAMES_MAX, TICKETS_MAX, TRANSFERS_PER_PEER,
 };
 use oikaze_protocol::rma::{AtomicOp, Operation, Published, Rights, Rma, RmaError, TicketId};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
@@ -78,7 +78,7 @@ fn requests_and_lengths() {
     let too_long = Err(RmaError::TooLong { len: BODY_MAX + 1, max: BODY_MAX });
     assert_eq!(rma.get(1, 5, 0, long, Token(1 << 40)), too_long);
     assert_eq!(rma.put(5, 0, Body::Segment(long), None, Token::NONE), too_long);
-    let long = Body::Segment(Segment { len: MESSAGE_BODY_MAX + 1, ..long });
+    let long = Body::Segment(Segment { len: MESSAGE_MAX + 1, ..long });
     assert!(matches!(Rma::user(Class::Ordered, 0, long, Token::NONE), Err(RmaError::TooLong { .. })));
     assert_eq!(rma.lookup(1, "x", Token::NONE), Err(RmaError::BadToken(Token::NONE)));
 }
@@ -87,7 +87,7 @@ fn requests_and_lengths() {
 fn messages_that_nobody_could_hold() {
     let (mut rma, mut memory, _) = target();
     let user = Operation::User { tag: 0 }.encode();
-    let over = rma.admit(1, 1, Class::Ordered, &user, MESSAGE_BODY_MAX + 1, &mut memory);
+    let over = rma.admit(1, 1, Class::Ordered, &user, MESSAGE_MAX + 1, &mut memory);
     assert_eq!(over, Admission::Refuse(Refusal::NoRoom));
     let lookup = Operation::Lookup { ticket: TICKET }.encode();
     let over = rma.admit(1, 1, Class::Unordered, &lookup, NAME_MAX as u64 + 1, &mut memory);

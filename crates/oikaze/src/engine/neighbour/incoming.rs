@@ -5,7 +5,7 @@ use crate::engine::bodies::{Bodies, Body};
 use oikaze_os::neighbour::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    BODY_MAX, BODY_SHORT, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX,
+    BODY_MAX, BODY_SHORT, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX,
 };
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::{self, USER_HEAD};
@@ -193,7 +193,10 @@ impl Incoming {
         delivery.bytes += len as u64;
         if rma::costs_credit(head) {
             let charge = self.charge(len as u64)?;
-            let mut body = upper.buffer(len);
+            let Some(mut body) = upper.buffer(len) else {
+                self.charged -= charge;
+                return Ok(Err(Refusal::NoMemory));
+            };
             reader.append(heading.head, len, &mut body);
             let outcome = upper.deliver(from, number, heading.class, head, Delivered::Owned(body));
             // Nobody reads what was refused.
@@ -260,6 +263,9 @@ impl Incoming {
         reader.read(8, &mut head);
         let number = self.next_number();
         let mut charge = 0;
+        if rma::costs_credit(&head) && len > MESSAGE_MAX {
+            return Err(Damaged);
+        }
         let way = match upper.admit(from, number, heading.class, &head, len) {
             Admission::Place => Way::Place,
             Admission::Assemble => {
@@ -269,7 +275,13 @@ impl Incoming {
                 } else {
                     reserved = reserved.min(RESERVED_MAX);
                 }
-                Way::Assemble(upper.buffer(reserved))
+                match upper.buffer(reserved) {
+                    Some(buffer) => Way::Assemble(buffer),
+                    None => {
+                        self.charged -= std::mem::take(&mut charge);
+                        Way::Refuse(Refusal::NoMemory)
+                    }
+                }
             }
             Admission::Refuse(Refusal::NotPresent) if self.may_stay() => return Ok(Err(Refusal::NotPresent)),
             Admission::Refuse(refusal) => Way::Refuse(refusal),
@@ -316,7 +328,9 @@ impl Incoming {
     #[inline]
     fn charge(&mut self, len: u64) -> Result<u64, Damaged> {
         let charge = len.saturating_add(CREDIT_OVERHEAD);
-        if charge > CREDIT - self.charged {
+        // WIND-6.7: one beyond all credit comes alone. (`charged` may exceed the credit then.)
+        let is_covered = self.charged == 0 && len <= MESSAGE_MAX;
+        if !is_covered && self.charged.saturating_add(charge) > CREDIT {
             return Err(Damaged);
         }
         self.charged += charge;

@@ -10,7 +10,7 @@ use super::record::{self, Put, put_user};
 use crate::engine::again::Rest;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Part, Writer};
-use oikaze_protocol::limits::{BODY_MAX, CREDIT, GRANTS, HEAD_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
+use oikaze_protocol::limits::{BODY_MAX, GRANTS, HEAD_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::USER_HEAD;
 use oikaze_protocol::time::Time;
@@ -94,8 +94,9 @@ impl Outgoing {
             return Err(PostError::Dead(Death::Closed));
         }
         let len = message.body.len();
-        if len > BODY_MAX {
-            return Err(PostError::TooLong { len });
+        let max = if message.credited { MESSAGE_MAX } else { BODY_MAX };
+        if len > max {
+            return Err(PostError::TooLong { len, max });
         }
         if self.is_full() {
             return Err(PostError::Full);
@@ -113,10 +114,6 @@ impl Outgoing {
                     return Ok(());
                 }
             }
-        }
-        if Credit::charge_of(&message) > CREDIT {
-            // It would wait for ever.
-            return Err(PostError::NoRoom);
         }
         let passes = message.class == Class::Unordered && !message.credited;
         let queue = if passes { &mut self.passing } else { &mut self.lined };

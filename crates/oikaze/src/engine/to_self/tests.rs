@@ -83,13 +83,28 @@ fn a_source_that_has_gone_again_is_waited_for() {
     assert_eq!(arrived, [(1, vec![7; PAGE]), (2, vec![1])]);
 }
 
+/// As over the network: WIND-6.7.
+#[test]
+fn message_beyond_all_credit_goes_alone() {
+    let (mut node, _, now) = pair();
+    let lens = [100, CREDIT as usize, 200];
+    let sent = lens.map(|len| send(&node, Class::Ordered, 0, len));
+    let mut done = Vec::new();
+    for len in lens {
+        node.turn(now);
+        done.push(sent.iter().filter(|one| one.is_done()).count());
+        assert_eq!(node.engine.take_arrived().map(|one| one.body.len()), Some(len));
+        assert!(node.engine.take_arrived().is_none());
+        let _ = node.ask(Request::Consumed { from: 0, messages: 1, bytes: len as u64 });
+        node.turn(now);
+    }
+    assert_eq!(done, [1, 2, 3]);
+}
+
 /// As over the network: WIND-6.4, WIND-6.3.
 #[test]
 fn what_can_never_be_taken_fails_at_once() {
     let (mut node, _, now) = pair();
-    let long = send(&node, Class::Ordered, 0, CREDIT as usize);
-    node.turn(now);
-    assert_eq!(long.outcome(), Some(Err(Failure::Remote(RmaError::Refused(Refusal::NoRoom)))));
     let read = send(&node, Class::Ordered, 0, CREDIT as usize - 1000);
     let waiting: Vec<_> = (0..MESSAGES_IN_FLIGHT + 10).map(|_| send(&node, Class::Ordered, 1, 1000)).collect();
     node.turn(now);

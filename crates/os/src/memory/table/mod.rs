@@ -234,7 +234,8 @@ impl RegionTable {
     pub fn mappable(&self, key: u64) -> Option<(u32, &Region, Rights)> {
         let slot = self.keys.find(key)?;
         let entry = self.entry(slot).filter(|entry| !entry.closed && entry.pages.is_none())?;
-        let whole = entry.rights == Rights::READ || entry.rights.contains(Rights::WRITE);
+        // Where only PUSH is granted, a mapping would let a peer harm the FIFO (MEM-13.4).
+        let whole = [Rights::READ, Rights::WRITE, Rights::ATOMIC].into_iter().any(|right| entry.rights.contains(right));
         (entry.region.kind() == RegionKind::Shared && whole).then_some((slot, &entry.region, entry.rights))
     }
 

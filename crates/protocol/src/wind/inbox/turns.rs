@@ -3,7 +3,7 @@
 use super::super::assembly::{Assembly, Destination};
 use super::super::upper::Above;
 use super::super::{Class, Delivered, Upper};
-use super::{Inbox, OVERHEAD, Slot, assembly_cost};
+use super::{Inbox, OVERHEAD, Slot};
 use crate::planted::{Bug, planted};
 
 impl Inbox {
@@ -41,6 +41,7 @@ impl Inbox {
 
     /// Deliver a whole message that is held or gathered; its slot is done (WIND-2.11).
     pub(super) fn complete<U: Upper>(&mut self, number: u64, above: &mut Above<'_, U>) {
+        let assembly_cost = self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
         let Some(slot) = self.slot(number) else { return };
         let (taken, credited, len, cost) = match core::mem::replace(slot, Slot::Done) {
             Slot::Held(held) => {
@@ -48,7 +49,7 @@ impl Inbox {
                 (above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)), held.credited, len, len + OVERHEAD)
             }
             Slot::Gathering(assembly) => {
-                let (len, cost, credited) = (assembly.len, assembly_cost(&assembly), assembly.credited);
+                let (len, cost, credited) = (assembly.len, assembly_cost, assembly.credited);
                 let Assembly { class, head, destination, .. } = *assembly;
                 let body = match destination {
                     Destination::Place => Delivered::Placed(len),

@@ -1,7 +1,7 @@
 //! A neighbour whose side of the rings the test writes: nonsense, and more than is its due.
 
 use super::*;
-use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::limits::{MESSAGE_MAX, PAGE};
 use std::os::unix::fs::FileExt;
 
 /// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
@@ -26,7 +26,7 @@ fn a_damaged_ring_ends_its_pair() {
             pair.inward.settle(end);
         },
         // MEM-16.6: more than it may send before it is read, at once and one after another.
-        &|pair| begin(pair, CREDIT - CREDIT_OVERHEAD + 1),
+        &|pair| begin(pair, MESSAGE_MAX + 1),
         &|pair| {
             let (heading, head) = whole();
             put(pair, heading, &[Part::Bytes(&head)]);

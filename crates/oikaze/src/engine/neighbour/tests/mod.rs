@@ -317,16 +317,18 @@ fn all_credit_may_be_used_again_and_again() {
     }
 }
 
-/// MEM-16.6: as over the network, where it would never be granted.
+/// MEM-16.6, WIND-6.7: it goes when all before it is read, and what comes after it goes when it is read.
 #[test]
-fn a_message_larger_than_all_credit_is_refused_at_its_sender() {
+fn message_larger_than_all_credit_goes_alone() {
     let mut two = Two::new();
-    let most = (CREDIT - CREDIT_OVERHEAD) as usize;
-    let refused = two.a.ask(send(Class::Ordered, 1, Body::Inline(vec![1; most + 1])));
-    assert_eq!(two.outcome(&refused), Err(Failure::Remote(RmaError::Refused(Refusal::NoRoom))));
-    let fits = two.a.ask(send(Class::Ordered, 2, Body::Inline(vec![2; most])));
-    assert_eq!(two.outcome(&fits), Ok(Value::Done));
-    assert_eq!(two.b.engine.take_arrived().unwrap().tag, 2);
+    let lens = [1, (CREDIT - CREDIT_OVERHEAD) as usize + 1, 2 * CREDIT as usize, 2];
+    let sent: Vec<_> = lens.iter().map(|len| two.a.ask(send(Class::Ordered, *len as u64, Body::Inline(vec![1; *len])))).collect();
+    for (at, len) in lens.into_iter().enumerate() {
+        assert_eq!(two.outcome(&sent[at]), Ok(Value::Done));
+        assert!(sent[at + 1..].iter().all(|later| !later.is_done()), "{at} is not read");
+        assert_eq!(two.b.engine.take_arrived().unwrap().body.len(), len);
+        let _ = two.b.ask(Request::Consumed { from: 0, messages: 1, bytes: len as u64 });
+    }
 }
 
 /// MEM-16.7: a ring full of the smallest records, and the goodbye behind them.

@@ -1,0 +1,122 @@
+//! Messages longer than the credit that a receiver grants, up to the longest and one byte beyond.
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{Class, MESSAGE_MAX, Region};
+use oikaze_protocol::limits::CREDIT;
+use std::time::Duration;
+use support::{cluster, cluster_once};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// WIND-6.7, MEM-16.6: by the network and by rings, with short messages before and behind, in both directions at once.
+#[test]
+fn messages_around_and_beyond_all_credit_arrive_in_order() {
+    let lens = [8, CREDIT as usize - 128, CREDIT as usize - 127, 3, 3 * CREDIT as usize, 0];
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let from = job.register(Region::zeroed(3 * CREDIT as usize).unwrap()).unwrap();
+        from.store_u64(0, 0x1234).unwrap();
+        let send = |len: usize| peer.send_from(Class::Ordered, len as u64, from.slice(0..len).unwrap());
+        let sent: Vec<_> = lens.iter().map(|len| send(*len)).collect();
+        for len in lens {
+            let arrived = job.receive(None, Some(PATIENCE)).unwrap();
+            assert_eq!((arrived.tag, arrived.body.len()), (len as u64, len));
+            assert!(len < 8 || arrived.body[..8] == 0x1234u64.to_ne_bytes());
+        }
+        sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
+        job.barrier().unwrap();
+    });
+}
+
+/// WIND-6.7: what waits behind a long message that nobody reads is what costs credit, and nothing else.
+#[test]
+fn unread_long_message_holds_back_no_put_and_no_barrier() {
+    cluster(2, &Settings::default(), |job| {
+        let inbox = job.publish("inbox", Region::zeroed(64).unwrap(), oikaze::Rights::ALL).unwrap();
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let there = peer.region("inbox").unwrap();
+        let long = peer.send(Class::Unordered, 1, &vec![1; CREDIT as usize + 1]);
+        let behind = peer.send(Class::Unordered, 2, b"behind");
+        there.put_copy(0, &[7; 8]).unwrap().wait_for(PATIENCE).unwrap();
+        long.wait_for(PATIENCE).unwrap();
+        job.barrier().unwrap();
+        assert_eq!(inbox.load_u64(0).unwrap(), u64::from_ne_bytes([7; 8]));
+        assert!(!behind.is_done());
+        assert_eq!(job.receive_batch(2, Some(PATIENCE)).len(), 2);
+        behind.wait_for(PATIENCE).unwrap();
+        job.barrier().unwrap();
+    });
+}
+
+/// WIND-6.7: one that is taken back gives its credit back.
+#[test]
+fn cancelled_long_message_lets_the_next_one_go() {
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        if job.rank() == 0 {
+            let first = peer.send(Class::Ordered, 1, b"unread");
+            let long = peer.send(Class::Ordered, 2, &vec![1; CREDIT as usize]);
+            first.wait_for(PATIENCE).unwrap();
+            long.cancel().unwrap_err();
+            let next = peer.send(Class::Ordered, 3, &vec![2; CREDIT as usize + 1]);
+            job.barrier().unwrap();
+            next.wait_for(PATIENCE).unwrap();
+        } else {
+            job.barrier().unwrap();
+            let tags = [(); 2].map(|()| job.receive(None, Some(PATIENCE)).unwrap().tag);
+            assert_eq!(tags, [1, 3]);
+        }
+        job.barrier().unwrap();
+    });
+}
+
+/// WIND-6.7: it fails before the first byte is sent, and the error names the limit. (The memory is never touched.)
+#[test]
+fn message_longer_than_the_limit_is_refused_with_the_limit() {
+    cluster(2, &Settings::default(), |job| {
+        if job.rank() == 0 {
+            let long = job.register(Region::zeroed(MESSAGE_MAX as usize + 1).unwrap()).unwrap();
+            for to in 0..2 {
+                let peer = job.peer(to).unwrap();
+                let error = peer.send_from(Class::Ordered, 1, long.all()).wait_for(PATIENCE).unwrap_err().to_string();
+                assert!(error.contains("1073741825 bytes") && error.contains("(1073741824)"), "{error}");
+            }
+        }
+        job.barrier().unwrap();
+        assert!(job.try_receive(None).is_none());
+    });
+}
+
+/// MEM-15.6: the queue to a peer that does not read ends, the error says so, and there is room again when something has ended. What
+/// is not copied is not counted.
+#[test]
+fn queue_to_peer_that_does_not_read_is_bounded() {
+    const EACH: usize = 48 << 20;
+    const FIT: usize = oikaze_protocol::limits::QUEUED_MAX as usize / EACH;
+    cluster_once(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        if job.rank() == 0 {
+            let bytes = vec![1; EACH];
+            // The first is on its way, and not read.
+            let unread = peer.send(Class::Ordered, 0, b"unread");
+            unread.wait_for(PATIENCE).unwrap();
+            let queued: Vec<_> = (0..FIT).map(|_| peer.send(Class::Ordered, 1, &bytes)).collect();
+            let error = peer.send(Class::Ordered, 1, &bytes).wait_for(PATIENCE).unwrap_err();
+            assert!(error.is_queue_full() && error.to_string().contains("too much is queued to node 1"), "{error}");
+            let from = job.register(Region::zeroed(8).unwrap()).unwrap();
+            let uncopied = peer.send_from(Class::Ordered, 2, from.all());
+            queued.iter().for_each(|message| drop(message.cancel()));
+            let again = peer.send(Class::Ordered, 3, &bytes[..1 << 20]);
+            job.barrier().unwrap();
+            uncopied.wait_for(PATIENCE).unwrap();
+            again.wait_for(PATIENCE).unwrap();
+        } else {
+            job.barrier().unwrap();
+            let tags = [(); 3].map(|()| job.receive(None, Some(PATIENCE)).unwrap().tag);
+            assert_eq!(tags, [0, 2, 3]);
+        }
+        job.barrier().unwrap();
+    });
+}
