@@ -157,6 +157,8 @@ pub struct Engine<L, P> {
     again: again::Again,
     deaths: VecDeque<(Rank, Death)>,
     notices: Vec<String>,
+    /// Notices that are to be printed, once.
+    warnings: VecDeque<String>,
     counters: Counters,
     /// Peers of which nothing is heard for so long are given up.
     failure_time: Duration,
@@ -234,6 +236,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             again: again::Again::default(),
             deaths: VecDeque::new(),
             notices: Vec::new(),
+            warnings: VecDeque::new(),
             counters: Counters::default(),
             failure_time: settings.failure_time,
             door: ingress::Door::new(now),
@@ -365,6 +368,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.notices.push(notice);
         }
         &self.notices
+    }
+
+    /// Returns a notice that a person should see now, though nothing has failed.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warnings.pop_front()
     }
 
     /// Something else that a person should know.

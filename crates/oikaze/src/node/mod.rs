@@ -220,6 +220,9 @@ impl Node {
         while let Some(death) = engine.take_death() {
             self.mourn(death);
         }
+        while let Some(warning) = engine.take_warning() {
+            eprintln!("oikaze: node {}: {warning}", self.bootstrap.rank());
+        }
     }
 
     /// Tell those who sleep what a turn has changed, and when the next is due.
