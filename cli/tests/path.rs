@@ -139,7 +139,7 @@ fn without_ipv4() {
 
 /// Whether this datagram arrives is decided at its receiver, by the rule (nftables, in a chain of this hook). `None`: there is no nft.
 fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
-    let script = format!("table {chain} {{ chain {rule} }}");
+    let script = format!("table {chain} {{\n chain {rule}\n}}\n");
     let mut command = Command::new("ip");
     let mut nft =
         command.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(std::process::Stdio::piped()).spawn().ok()?;
