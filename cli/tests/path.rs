@@ -136,3 +136,42 @@ fn without_ipv4() {
     let (job, input) = start(cable.run(&shell, &["--failure-time", "20000"]));
     end(job, input);
 }
+
+/// Whether this datagram arrives is decided at its receiver, by the rule (nftables, in a chain of this hook). `None`: there is no nft.
+fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
+    let script = format!("table {chain} {{\n chain {rule}\n}}\n");
+    let mut command = Command::new("ip");
+    let mut nft =
+        command.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(std::process::Stdio::piped()).spawn().ok()?;
+    nft.stdin.take()?.write_all(script.as_bytes()).ok()?;
+    nft.wait().ok()?.success().then_some(())
+}
+
+/// A job of two nodes over a path on which both ends drop what the rule says: its transfers are verified, it ends well, and the first node
+/// has printed this fallback once.
+fn falls_back(name: &str, rules: &[(&str, &str)], fallback: &str) {
+    let Some(_turn) = namespaces() else { return };
+    let cable = Cable::new(name, ["1500", "1500"], ["10.97.2.1/24", "10.97.2.2/24"]);
+    for (namespace, (table, chain)) in cable.0.iter().flat_map(|namespace| rules.iter().map(move |one| (namespace, one))) {
+        if rule(namespace, table, chain).is_none() {
+            return skip("it needs the nft command (package nftables)");
+        }
+    }
+    let shell = Shell::enter(name);
+    let mut command = cable.run(&shell, &["--failure-time", "20000"]);
+    of_test_nodes(&mut command, NODE);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // Few transfers: the first node ends when its input does.
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    assert_eq!(err.matches(fallback).count() + out.matches(fallback).count(), 2, "once by each node:\n{out}{err}");
+}
+
+/// WIND-8.10, WIND-8.12: datagrams that the sender did not cut yet do not arrive.
+#[test]
+fn path_that_loses_uncut_trains_is_used_without_segmentation_offload() {
+    let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
+    falls_back("trains", &[("inet t", chain)], "trains of datagrams (UDP_SEGMENT) are lost on the way");
+}

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Version of the wire format (spec/wire.md); both ends must say the same.
-pub const WIRE_VERSION: u16 = 1;
+pub const WIRE_VERSION: u16 = 2;
 /// Unit of coherence, of bulk fragments where they fit, and of rights.
 pub const PAGE: usize = 4096;
 /// Bytes of the fixed datagram header (spec/wire.md).
@@ -44,6 +44,21 @@ pub const ACKS_A_DATAGRAM: usize = 2;
 pub const REFUSALS_MAX: usize = 64;
 /// A peer from which nothing is heard for this long is dead, unless the job says otherwise.
 pub const FAILURE_TIME: Duration = Duration::from_secs(5);
+/// A peer that is heard, but has acknowledged nothing of what is outstanding for so many failure times, is given up (WIND-7.6).
+pub const PROGRESS_FAILURE_TIMES: u32 = 3;
+/// Maximum distance of a datagram's number from the largest that came before it: more than fit into any window, with all that goes
+/// during a failure time without an answer (WIND-3.2).
+pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
+/// Times in a row that datagrams on a fast path must be lost, while others arrive, before the fast path is avoided (WIND-8.10).
+pub const FAST_PATH_ROUNDS: u32 = 3;
+/// Minimum number of datagrams lost in them.
+pub const FAST_PATH_LOST_MIN: u32 = 12;
+/// Lost datagrams that one which arrives on the fast path makes up for.
+pub const FAST_PATH_WEIGHT: u32 = 8;
+/// An avoided fast path is tried again after this time, doubling with each failure up to [`FAST_PATH_RETRY_MAX`].
+pub const FAST_PATH_RETRY_MIN: Duration = Duration::from_secs(600);
+/// Maximum time between two tries of an avoided fast path.
+pub const FAST_PATH_RETRY_MAX: Duration = Duration::from_secs(86_400);
 /// How long a peer that was never heard of is called.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// When all nodes of a job are known to run, the connections between them are there within this, or the job has failed.

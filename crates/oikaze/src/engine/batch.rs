@@ -3,7 +3,7 @@
 
 use super::seal::{Checksum, HandshakeSeal};
 use arrayvec::ArrayVec;
-use oikaze_os::link::{Link, Outgoing};
+use oikaze_os::link::{Link, Outgoing, SendMode};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::limits::TAG_MAX;
 use oikaze_protocol::wind::Transmit;
@@ -20,6 +20,7 @@ pub(super) const BATCH: usize = 64;
 struct Slot {
     to: SocketAddr,
     lane: Lane,
+    mode: SendMode,
     /// Where header and frames, and what was packed behind them, lie among the batch's bytes.
     head: Range<usize>,
     /// Where the tag behind them ends, if there is a payload between the two.
@@ -32,7 +33,7 @@ struct Slot {
 impl Default for Slot {
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Self { to: nowhere, lane: Lane::Small, head: 0..0, end: 0, payload: Gather::EMPTY, region: None }
+        Self { to: nowhere, lane: Lane::Small, mode: SendMode::Any, head: 0..0, end: 0, payload: Gather::EMPTY, region: None }
     }
 }
 
@@ -114,6 +115,7 @@ impl Batch {
             slot.to.set_port(port);
         }
         slot.lane = transmit.lane;
+        slot.mode = transmit.mode;
         slot.region = transmit.payload.as_ref().map(|segment| segment.region);
         slot.end = self.bytes.len();
         // One piece is less to gather.
@@ -146,10 +148,10 @@ impl Batch {
         let waiting = self.slots.get_mut(self.waiting.clone()).unwrap_or_default();
         // Filled where it stays: collected, it would be moved whole, however little is in it.
         let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
-        for Slot { to, lane, head, end, payload, .. } in waiting.iter() {
+        for Slot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
             let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
             let (tag, head) = (tag.unwrap_or_default(), head.unwrap_or_default());
-            batch.push(Outgoing { to, lane: *lane, head, payload, tag });
+            batch.push(Outgoing { to, lane: *lane, mode: *mode, head, payload, tag });
         }
         let outcome = link.send(&batch);
         let went = outcome.as_ref().map_or(batch.len(), |went| batch.len().min(*went));

@@ -64,6 +64,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Event::Refused(token, refusal) => self.refused(token, refusal),
             Event::Failed(token, _) => self.lost(peer, token),
             Event::Dead(death) => self.peer_died(peer, death),
+            Event::Fallback(fallback) => {
+                let warning = format!("towards node {peer}, {fallback}");
+                self.notices.push(warning.clone());
+                self.warnings.push_back(warning);
+            }
             Event::Restarted { .. } => {
                 // The newcomer is called by another id; what the old one knew is gone.
                 self.peers.renamed(peer);

@@ -162,6 +162,8 @@ pub struct Engine<L, P> {
     deaths: VecDeque<(Rank, Death)>,
     leaving: leaving::Leaving,
     notices: Vec<String>,
+    /// Notices that are to be printed, once.
+    warnings: VecDeque<String>,
     counters: Counters,
     /// Peers of which nothing is heard for so long are given up.
     failure_time: Duration,
@@ -241,6 +243,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             deaths: VecDeque::new(),
             leaving: leaving::Leaving::default(),
             notices: Vec::new(),
+            warnings: VecDeque::new(),
             counters: Counters::default(),
             failure_time: settings.failure_time,
             door: ingress::Door::new(now),
@@ -372,6 +375,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.notices.push(notice);
         }
         &self.notices
+    }
+
+    /// Returns a notice that a person should see now, though nothing has failed.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warnings.pop_front()
     }
 
     /// Something else that a person should know.

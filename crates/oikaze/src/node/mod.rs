@@ -226,6 +226,9 @@ impl Node {
         while let Some(leaving) = engine.take_leaving() {
             self.note_leaving(leaving);
         }
+        while let Some(warning) = engine.take_warning() {
+            eprintln!("oikaze: node {}: {warning}", self.bootstrap.rank());
+        }
     }
 
     /// Tell those who sleep what a turn has changed, and when the next is due.

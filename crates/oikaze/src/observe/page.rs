@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The name under which boards are found.
 pub const BOARD: &str = "oikaze-statistics";
 /// Changes when the order or the meaning of anything below changes in a way that the names of the counters do not tell.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
 const HISTOGRAM_WORDS: usize = 2 + Histogram::BUCKETS.div_ceil(2);
@@ -176,10 +176,13 @@ pub enum State {
     Ended,
     Damaged,
     Stuck,
+    NoProgress,
+    Nonsense,
+    GivenUp,
 }
 
 impl State {
-    const ALL: [State; 10] = [
+    const ALL: [State; 13] = [
         State::Connecting,
         State::Established,
         State::Silent,
@@ -190,6 +193,9 @@ impl State {
         State::Ended,
         State::Damaged,
         State::Stuck,
+        State::NoProgress,
+        State::Nonsense,
+        State::GivenUp,
     ];
 
     /// In a word, for people.
@@ -206,6 +212,9 @@ impl State {
             State::Ended => "ended",
             State::Damaged => "damaged",
             State::Stuck => "stuck",
+            State::NoProgress => "no progress",
+            State::Nonsense => "nonsense",
+            State::GivenUp => "given up",
         }
     }
 
@@ -229,6 +238,9 @@ impl From<Standing> for State {
             Standing::Ended(Death::Ended) => State::Ended,
             Standing::Ended(Death::Damaged) => State::Damaged,
             Standing::Ended(Death::Stuck) => State::Stuck,
+            Standing::Ended(Death::NoProgress(_)) => State::NoProgress,
+            Standing::Ended(Death::Nonsense(_)) => State::Nonsense,
+            Standing::Ended(Death::GivenUp(_)) => State::GivenUp,
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::{Bind, Fault, FaultSettings, Link, Outgoing, Pcapng, Tap, Trace, UdpLink};
 use crate::memory::{Gather, Region, RegionTable};
 use crate::without::Without;
-use oikaze_protocol::wind::Segment;
+use oikaze_protocol::wind::{Segment, SendMode};
 use oikaze_protocol::wire::Lane;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -107,7 +107,7 @@ fn carries_by(lane: Lane, sender: &mut dyn Link, receivers: &mut [Box<dyn Link>]
         let mut batch = Vec::new();
         for (((receiver, [head, payload, _]), bytes), gather) in part.iter().zip(&whole).zip(&payloads) {
             let (head, tag) = (&bytes[..*head], &bytes[head + payload..]);
-            batch.push(Outgoing { to: &to[*receiver], lane, head, payload: gather, tag });
+            batch.push(Outgoing { to: &to[*receiver], lane, mode: SendMode::Any, head, payload: gather, tag });
         }
         send_all(sender, &batch);
         for (index, receiver) in receivers.iter_mut().enumerate() {
@@ -225,7 +225,14 @@ fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let to = address_of(&*receivers[0], V4);
     let bytes = vec![9; sender.datagram_max_to(to) + 1];
-    let outgoing = |len: usize| Outgoing { to: &to, lane: Lane::Small, head: &bytes[..len], payload: &Gather::EMPTY, tag: &[] };
+    let outgoing = |len: usize| Outgoing {
+        to: &to,
+        lane: Lane::Small,
+        mode: SendMode::Any,
+        head: &bytes[..len],
+        payload: &Gather::EMPTY,
+        tag: &[],
+    };
     send_all(&mut *sender, &[outgoing(100), outgoing(bytes.len()), outgoing(bytes.len()), outgoing(200), outgoing(200)]);
     let got: Vec<usize> = take(&mut *receivers[0], 3).iter().map(|(_, bytes)| bytes.len()).collect();
     assert_eq!(got, [100, 200, 200]);
@@ -245,8 +252,14 @@ fn a_dead_peer_disturbs_nobody(make: Make<'_>) {
     let other_family = SocketAddr::new(V6, to.port());
     for _ in 0..3 {
         let send = [nobody, other_family, nobody, to, nobody, other_family, to];
-        let batch =
-            send.each_ref().map(|to| Outgoing { to, lane: Lane::Small, head: b"hello", payload: &Gather::EMPTY, tag: b"!" });
+        let batch = send.each_ref().map(|to| Outgoing {
+            to,
+            lane: Lane::Small,
+            mode: SendMode::Any,
+            head: b"hello",
+            payload: &Gather::EMPTY,
+            tag: b"!",
+        });
         send_all(&mut *sender, &batch);
         assert!(take(&mut *receivers[0], 2).iter().all(|(_, bytes)| bytes == b"hello!"));
         assert_eq!(sender.receive(&mut |_| panic!("nobody answered")).unwrap(), 0);
@@ -286,10 +299,13 @@ fn small_passes_bulk(make: Make<'_>) {
     let (small, bulk) = (port_of(&**receiver, V4, Lane::Small), port_of(&**receiver, V4, Lane::Bulk));
     let mut most = 0;
     for _ in 0..3 {
-        let big = Outgoing { to: &bulk, lane: Lane::Bulk, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
+        let big = Outgoing { to: &bulk, lane: Lane::Bulk, mode: SendMode::Any, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
         // What does not fit into the buffer is lost: also then there is much before the small one.
         (0..70).for_each(|_| send_all(&mut *sender, std::slice::from_ref(&big)));
-        send_all(&mut *sender, &[Outgoing { to: &small, lane: Lane::Small, head: b"small", payload: &Gather::EMPTY, tag: &[] }]);
+        send_all(
+            &mut *sender,
+            &[Outgoing { to: &small, lane: Lane::Small, mode: SendMode::Any, head: b"small", payload: &Gather::EMPTY, tag: &[] }],
+        );
         let (mut before, mut came) = (0, false);
         let deadline = Instant::now() + DEADLINE;
         while !came {

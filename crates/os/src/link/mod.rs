@@ -17,6 +17,7 @@ mod udp;
 
 pub use addresses::{LocalAddress, local_addresses, path_mtu};
 pub use fault::{Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Verdict};
+pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Foreseen, Scattered, Sink};
 pub use statistics::{Offload, Statistics};
 pub use tap::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE};
@@ -37,6 +38,8 @@ pub struct Outgoing<'a> {
     pub to: &'a SocketAddr,
     /// From where: bulk has a socket of its own, if the link has one ([`Link::bulk_port`]).
     pub lane: Lane,
+    /// Which fast paths it may take.
+    pub mode: SendMode,
     /// First bytes: header and frames.
     pub head: &'a [u8],
     /// Then these, straight from where they lie; may be empty.

@@ -3,7 +3,7 @@
 use super::interactive::Interactive;
 use super::ranges::RangeSet;
 use super::refusals::Refusals;
-use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_HOLD, ACK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
+use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_HOLD, ACK_RANGES_MAX, NUMBERS_AHEAD_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Builder, Lane, RefusedMessage, Told};
@@ -67,6 +67,11 @@ impl Arrivals {
             deadline: None,
             interactive: Interactive::new(),
         }
+    }
+
+    /// Can this be the number of a datagram? Not if it is farther ahead than any window reaches (WIND-3.2).
+    pub fn is_plausible(&self, number: u64) -> bool {
+        number <= self.largest.saturating_add(NUMBERS_AHEAD_MAX)
     }
 
     /// Has this datagram not come before? (WIND-3.2)

@@ -14,13 +14,15 @@ use super::outgoing::Sizes;
 use super::pto::Probe;
 use super::refusals::Refusals;
 use super::rtt::RoundTrip;
-use super::{Death, Event, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
+use super::send_mode::AckPath;
+use super::{Death, Event, Fallback, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::Lane;
 use alloc::collections::VecDeque;
+use arrayvec::ArrayVec;
 use core::time::Duration;
 
 /// CLOSE is said so often, for nobody acknowledges it.
@@ -59,6 +61,10 @@ pub struct Connection {
     pub(super) ping: PerLane<bool>,
     /// Bulk goes to the peer's one port for all: nothing came through by that of its own (WIND-8.9).
     pub(super) shuns_bulk_port: bool,
+    /// How acknowledgements that go alone fare.
+    pub(super) ack_path: AckPath,
+    /// Fallbacks that the owner was told of.
+    pub(super) told_fallbacks: ArrayVec<Fallback, 4>,
     pub(super) mtu: Mtu,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
@@ -75,6 +81,7 @@ pub(super) enum Phase {
     Closing {
         left: u8,
         next: Time,
+        death: Death,
     },
     Dead(Death),
 }
@@ -106,6 +113,8 @@ impl Connection {
             liveness: Liveness::new(&settings, now),
             ping: PerLane::default(),
             shuns_bulk_port: false,
+            ack_path: AckPath::default(),
+            told_fallbacks: ArrayVec::new(),
             mtu: Mtu::new(DATAGRAM_MIN),
             events: VecDeque::new(),
             statistics: Statistics::default(),
@@ -167,7 +176,7 @@ impl Connection {
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         match self.phase {
             Phase::Dead(death) => return Err(PostError::Dead(death)),
-            Phase::Closing { .. } => return Err(PostError::Dead(Death::Closed)),
+            Phase::Closing { death, .. } => return Err(PostError::Dead(death)),
             Phase::Open => {}
         }
         let number = self.outbox.post(now, message)?;
@@ -258,10 +267,23 @@ impl Connection {
         if self.phase != Phase::Open {
             return;
         }
-        self.die(Death::Closed);
+        self.part(now, Death::Closed);
+    }
+
+    /// End the connection and say so to the peer.
+    pub(super) fn part(&mut self, now: Time, death: Death) {
+        self.die(death);
         // Who is known may know us, and be established already.
         if self.handshake.path.is_some() {
-            self.phase = Phase::Closing { left: FAREWELLS, next: now };
+            self.phase = Phase::Closing { left: FAREWELLS, next: now, death };
+        }
+    }
+
+    /// Tell the owner of a fallback, once (WIND-8.12).
+    pub(super) fn fall_back(&mut self, fallback: Fallback) {
+        let known = |told: &Fallback| core::mem::discriminant(told) == core::mem::discriminant(&fallback);
+        if !self.told_fallbacks.iter().any(known) && self.told_fallbacks.try_push(fallback).is_ok() {
+            self.events.push_back(Event::Fallback(fallback));
         }
     }
 
@@ -337,6 +359,8 @@ impl Connection {
         self.mtu = Mtu::new(DATAGRAM_MIN);
         self.ends = None;
         (self.ping, self.shuns_bulk_port) = (PerLane::default(), false);
+        self.ack_path = AckPath::default();
+        self.told_fallbacks.clear();
     }
 
     pub(super) fn die(&mut self, death: Death) {

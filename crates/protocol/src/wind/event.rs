@@ -1,7 +1,7 @@
 //! What a connection tells its owner.
 
-use super::{Refusal, Rows, Segment, Token};
-use crate::wire::{Lane, Misfit, Refuse};
+use super::{Death, Refusal, Rows, Segment, SendMode, Token};
+use crate::wire::Lane;
 use alloc::sync::Arc;
 
 /// In the order in which things happened; see [`Connection::poll_event`](super::Connection::poll_event).
@@ -21,6 +21,8 @@ pub enum Event {
     Failed(Token, Death),
     /// The end. Nothing more is sent or taken in. The owner calls [`Upper::abandon`](super::Upper::abandon).
     Dead(Death),
+    /// A fast path does not work and is not used any more (WIND-8.12).
+    Fallback(Fallback),
     /// The peer is a newer process at the same rank. All older messages have failed, `abandon` has been called, and
     /// [`Connection::id`](super::Connection::id) *has changed*. `Established` follows when the newcomer is connected.
     Restarted {
@@ -29,77 +31,43 @@ pub enum Event {
     },
 }
 
-/// Why a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Death {
-    /// Nothing heard for the failure time.
-    #[error("nothing was heard from the peer for the failure time")]
-    Silent,
-    /// The peer's process has ended, says the kernel.
-    #[error("its process has ended")]
-    Ended,
-    /// What the peer wrote into memory that it shares with this node makes no sense.
-    #[error("it damaged the memory that it shares with this node")]
-    Damaged,
-    /// The peer was let into memory of this node, was to leave it, and did not.
-    #[error("it was to leave memory of this node, and did not in time: it is stopped there, or does not keep to what is agreed")]
-    Stuck,
-    /// The peer (or this end) said goodbye.
-    #[error("the connection was closed")]
-    Closed,
-    /// A newer process took the peer's place.
-    #[error("the peer was restarted")]
-    Restarted,
-    /// The two ends do not fit.
-    #[error("handshake refused: {0}")]
-    Refused(HandshakeRefusal),
-    /// No candidate path was ever answered (WIND-1.8).
-    #[error("no address of the peer ever answered: is it running, and does a firewall let UDP through?")]
-    Unreachable,
-}
-
-/// Two ends that do not fit.
+/// Something on the way does not work, and the connection does without it from now on (WIND-8.12). Each is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HandshakeRefusal {
-    /// In what they differ.
-    pub misfit: Misfit,
-    /// This node's value.
-    pub mine: u64,
-    /// The peer's.
-    pub theirs: u64,
-    /// The peer found out, not we.
-    pub by_peer: bool,
+pub enum Fallback {
+    /// Datagrams handed over as one to be cut are lost, single ones arrive.
+    Segmentation,
+    /// Small datagrams past the kernel's IP are lost, those through the socket arrive.
+    Bypass,
+    /// Only the port for small datagrams is reached.
+    BulkPort,
+    /// Datagrams as long as the routes promise are lost.
+    Size {
+        /// Bytes that the routes of both ends promise.
+        promised: usize,
+        /// Bytes that arrive.
+        carried: usize,
+    },
 }
 
-impl HandshakeRefusal {
-    pub(super) fn from_frame(frame: &Refuse) -> HandshakeRefusal {
-        HandshakeRefusal { misfit: frame.misfit, mine: frame.yours, theirs: frame.mine, by_peer: true }
-    }
-}
-
-impl core::fmt::Display for HandshakeRefusal {
+impl core::fmt::Display for Fallback {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let (mine, theirs) = (self.mine, self.theirs);
-        let by = if self.by_peer { " (found by the peer)" } else { "" };
-        match self.misfit {
-            Misfit::Version => {
-                write!(f, "wire format {mine} here, {theirs} at the peer{by}: run the same release on all nodes")
-            }
-            Misfit::Nodes => write!(f, "{mine} nodes here, {theirs} at the peer{by}: start all nodes as one job"),
-            Misfit::PageSize => write!(f, "pages of {mine} bytes here, {theirs} at the peer{by}: use builds with one page size"),
-            Misfit::ByteOrder => {
-                write!(f, "byte order {mine} here, {theirs} at the peer{by} (1 = little, 2 = big): they cannot share memory")
-            }
-            Misfit::Architecture => write!(
-                f,
-                "architecture {mine} here, {theirs} at the peer{by} (1 = x86-64, 2 = AArch64, 3 = RISC-V 64): use one kind of machine"
+        match self {
+            Fallback::Segmentation => f.write_str(
+                "trains of datagrams (UDP_SEGMENT) are lost on the way, while single ones arrive: they go one by one, more slowly; \
+                 a driver, tunnel or rule cuts none (see ethtool -k DEVICE; OIKAZE_WITHOUT=gso,splice never tries)",
             ),
-            Misfit::Rank => {
-                write!(f, "rank {mine} here, {theirs} at the peer{by}: an address in the job's list belongs to another node")
-            }
-            Misfit::Seal => write!(
+            Fallback::Bypass => f.write_str(
+                "frames sent past the kernel's IP are lost on the way, while datagrams of the socket arrive: small messages go by \
+                 the socket, more slowly (OIKAZE_WITHOUT=frames never tries)",
+            ),
+            Fallback::BulkPort => f.write_str(
+                "nothing gets through to its port for bulk: bulk goes to the port for small messages, which wait behind it; let both \
+                 UDP ports pass the firewall (OIKAZE_WITHOUT=lanes never tries)",
+            ),
+            Fallback::Size { promised, carried } => write!(
                 f,
-                "checksums of kind {mine} here, {theirs} at the peer{by} (0 = header, 1 = full): set OIKAZE_CHECKSUM alike on all nodes"
+                "datagrams of {promised} bytes, which the routes promise, do not arrive: those of {carried} bytes go, more slowly; \
+                 set one MTU on all interfaces between the two",
             ),
         }
     }
@@ -141,6 +109,8 @@ pub struct Transmit {
     pub port: Option<u16>,
     /// Part of a short message's bulk, while there is little else: it may go to the port of the address, as what is small does (WIND-8.9).
     pub short: bool,
+    /// Which of the link's fast paths it may take (WIND-8.10).
+    pub mode: SendMode,
     /// Sealed with the job's MAC instead of the connection's seal.
     pub handshake: bool,
 }
@@ -148,6 +118,7 @@ pub struct Transmit {
 impl Transmit {
     /// A datagram of the small lane that is complete as it was appended.
     pub(super) const fn small(path: u8, handshake: bool) -> Transmit {
-        Transmit { payload: None, rows: None, again: false, path, lane: Lane::Small, port: None, short: false, handshake }
+        let mode = SendMode::Plain;
+        Transmit { payload: None, rows: None, again: false, path, lane: Lane::Small, port: None, short: false, mode, handshake }
     }
 }

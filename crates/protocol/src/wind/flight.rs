@@ -5,9 +5,11 @@ mod losses;
 use super::doubtful::{Doubtful, Episode};
 use super::evidence::Witness;
 use super::loss::Overtaker;
+use super::progress::Progress;
 use super::pto::Probe;
 use super::reordering::Reordering;
 use super::rtt::RoundTrip;
+use super::send_mode::{FastPath, Kind, SendMode};
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
 use crate::wire::{Acknowledgement, FIRST_NUMBER, Lane};
@@ -32,7 +34,7 @@ pub(crate) enum Item {
 
 impl Item {
     /// Is it a message's?
-    fn is_content(self) -> bool {
+    pub(super) fn is_content(self) -> bool {
         matches!(self, Item::Message(_) | Item::Fragment { .. } | Item::Withdrawal(_))
     }
 }
@@ -52,7 +54,10 @@ struct Sent {
     at: Time,
     /// On the wire; 0 once acknowledged or lost, and for datagrams that need no acknowledgement.
     bytes: u32,
-    items: u32,
+    items: u16,
+    kind: Kind,
+    /// It carries parts of messages.
+    content: bool,
     first_item: u64,
 }
 
@@ -112,6 +117,11 @@ pub(crate) struct Flight {
     pub sizes: Witness,
     pub rtt: RoundTrip,
     pub probe: Probe,
+    pub progress: Progress,
+    /// Evidence about segmentation offload …
+    pub trains: FastPath,
+    /// … and about kernel bypass.
+    pub bypass: FastPath,
 }
 
 impl Flight {
@@ -136,6 +146,9 @@ impl Flight {
             sizes: Witness::default(),
             rtt: RoundTrip::default(),
             probe: Probe::new(failure_time),
+            progress: Progress::default(),
+            trains: FastPath::default(),
+            bypass: FastPath::default(),
         }
     }
 
@@ -172,12 +185,14 @@ impl Flight {
         self.open_items += 1;
     }
 
-    /// The datagram being written is complete. Must it be acknowledged, and does it ask for that at once?
-    pub fn commit(&mut self, now: Time, bytes: usize, elicits: bool, asks: bool) {
+    /// The datagram being written is complete, and may go so. Must it be acknowledged, and does it ask for that at once?
+    pub fn commit(&mut self, now: Time, bytes: usize, mode: SendMode, elicits: bool, asks: bool) {
         let items = core::mem::take(&mut self.open_items);
         let bytes = if elicits { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 };
         let first_item = self.first_item + self.items.len() as u64 - u64::from(items);
-        self.sent.push_back(Sent { at: now, bytes, items, first_item });
+        let kind = self.kind(now, bytes, mode);
+        let content = elicits && self.items.iter().rev().take(items as usize).any(|item| item.is_content());
+        self.sent.push_back(Sent { at: now, bytes, items: items as u16, kind, content, first_item });
         if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
             // Nobody waits for it: no window, no probe timeout.
             self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));
@@ -188,9 +203,23 @@ impl Flight {
             }
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
+            self.progress.sent(now, content);
             (self.last_step, self.asked) = (now, asks);
         } else {
             self.trim();
+        }
+    }
+
+    /// What the fate of the datagram that goes now will tell about fast paths. A link hands over as one what goes at once and is equally
+    /// long.
+    fn kind(&mut self, now: Time, bytes: u32, mode: SendMode) -> Kind {
+        match (mode, self.sent.back_mut()) {
+            (SendMode::Plain, _) => Kind::Plain,
+            (SendMode::Any, Some(before)) if before.at == now && before.bytes == bytes && before.kind != Kind::Plain => {
+                before.kind = Kind::Segment;
+                Kind::Segment
+            }
+            _ => Kind::Alone,
         }
     }
 
@@ -205,7 +234,10 @@ impl Flight {
         let record = *sent;
         sent.bytes = 0;
         let start = usize::try_from(record.first_item - self.first_item).ok()?;
-        let items = start..start + record.items as usize;
+        let items = start..start + usize::from(record.items);
+        if record.content {
+            self.progress.carrier_retired();
+        }
         if self.is_size_probe(&items) {
             self.unfollowed = None;
         } else {
@@ -221,7 +253,7 @@ impl Flight {
             if let Some(sent) = self.sent.pop_front() {
                 self.first += 1;
                 self.first_item += u64::from(sent.items);
-                self.items.drain(..sent.items as usize);
+                self.items.drain(..usize::from(sent.items));
             }
         }
     }
@@ -232,15 +264,22 @@ impl Flight {
         let mut news = None;
         // To questions a peer answers, too, that has no room for what else is in flight (WIND-5.4).
         let mut answers = !self.probe.is_silent();
+        let mut content = false;
         for range in ack.ranges() {
             if !self.doubtful.is_empty() {
-                self.clear_doubts(now, &range, &mut on_item, &mut acked, &mut news);
+                let mut note = |item: Item| {
+                    content |= item.is_content();
+                    on_item(item);
+                };
+                self.clear_doubts(now, &range, &mut note, &mut acked, &mut news);
             }
             let Some(last) = self.index(*range.end()) else { continue };
             let first = self.index(*range.start()).unwrap_or(0);
             for at in (first..=last).rev() {
                 let Some((sent, items)) = self.retire(at) else { continue };
                 acked.datagrams += 1;
+                content |= sent.content;
+                self.arrived(sent.kind);
                 acked.latest = acked.latest.max(sent.at);
                 News::add(&mut news, self.first + at as u64, sent.at);
                 if !self.is_size_probe(&items) {
@@ -260,8 +299,24 @@ impl Flight {
                 self.probe.only_heard();
             }
             acked.round_trip = self.learn(now, news, ack);
+            self.progress.acknowledged(now, content, self.datagrams > 0);
         }
         acked
+    }
+
+    /// A datagram of this kind has arrived.
+    fn arrived(&mut self, kind: Kind) {
+        match kind {
+            Kind::Segment => self.trains.arrived(),
+            Kind::Alone => {
+                self.trains.others_arrive();
+                self.bypass.arrived();
+            }
+            Kind::Plain => {
+                self.trains.others_arrive();
+                self.bypass.others_arrive();
+            }
+        }
     }
 
     /// Some of these numbers may have been declared lost (WIND-5.6).
@@ -273,8 +328,11 @@ impl Flight {
         acked: &mut Acked,
         news: &mut Option<News>,
     ) {
-        let Flight { doubtful, episode, reordering, rtt, sizes, .. } = self;
+        let Flight { doubtful, episode, reordering, rtt, sizes, trains, bypass, .. } = self;
         doubtful.clear(range, on_item, |doubt| {
+            // It is not remembered which path it took: none is to blame.
+            trains.arrived();
+            bypass.arrived();
             acked.spurious += 1;
             acked.undo |= episode.arrived(doubt.event);
             News::add(news, doubt.number, doubt.sent);

@@ -4,7 +4,7 @@
 //! datagram with our id. Whoever is not established repeats its HELLO and wants an answer; whoever is answers. So no loss can
 //! leave one side waiting for ever.
 
-use super::event::HandshakeRefusal;
+use super::death::HandshakeRefusal;
 use super::{Introduction, Misfit};
 use crate::Rank;
 use crate::limits::{HELLO_INTERVAL_MAX, HELLO_INTERVAL_MIN};

@@ -1,6 +1,7 @@
 //! Is the peer alive (WIND-7)?
 
 use super::Settings;
+use crate::limits::PROGRESS_FAILURE_TIMES;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use core::time::Duration;
@@ -54,6 +55,12 @@ impl Liveness {
     /// When the peer was heard last.
     pub fn heard_at(&self) -> Time {
         self.heard
+    }
+
+    /// When a peer is given up of which nothing was acknowledged since then (WIND-7.6), not before the grace of an own sleep has passed
+    /// (WIND-7.4).
+    pub fn stuck_at(&self, since: Time) -> Time {
+        (since + self.failure_time * PROGRESS_FAILURE_TIMES).max(self.grace)
     }
 
     fn dead_at(&self) -> Time {

@@ -114,6 +114,12 @@ impl Mtu {
         if self.care == Care::None { self.current } else { DATAGRAM_MIN }
     }
 
+    /// Bytes that the routes of both ends promise, and bytes that the path carries, if a search found these to be fewer.
+    pub fn narrower(&self) -> Option<(usize, usize)> {
+        let found = matches!(self.search, Search::Closed) && self.care == Care::None && self.current < self.ceiling;
+        found.then_some((self.ceiling, self.current))
+    }
+
     /// May a size probe go now?
     #[inline]
     pub fn probe_due(&self, now: Time) -> bool {

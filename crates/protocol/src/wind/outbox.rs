@@ -97,6 +97,22 @@ impl Outbox {
         self.messages.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
+    /// Class and body length of the oldest message that is not settled.
+    pub fn oldest(&self) -> Option<(Class, u64)> {
+        let settled = |message: &&Outgoing| matches!(message.stage, Stage::Acknowledged | Stage::Settled);
+        self.messages.iter().find(|message| !settled(message)).map(|message| (message.class, message.len))
+    }
+
+    /// The most credit that the peer can have granted in all: all of it beyond what it was charged (WIND-6.4).
+    pub fn credit_possible(&self) -> u64 {
+        self.credit_used.saturating_add(self.credit_most)
+    }
+
+    /// Can a message of this number have been refused? Not if it was never posted, or waits for credit.
+    pub fn may_be_refused(&self, number: u64) -> bool {
+        number < self.first || self.get(number).is_some_and(|message| message.stage != Stage::Waiting)
+    }
+
     pub fn queues(&self) -> Queues {
         Queues {
             unsettled: self.messages.len(),

@@ -1,5 +1,6 @@
 //! A connection on a path whose width changes (WIND-8): what [`Mtu`](super::mtu) finds out is put to use.
 
+use super::Fallback;
 use super::connection::Connection;
 use super::lanes::Sending;
 use super::outgoing::Sizes;
@@ -14,6 +15,9 @@ impl Connection {
         if self.mtu.weigh(now, seen) {
             self.statistics.black_holes += 1;
             self.give_up_larger(now);
+        }
+        if let Some((promised, carried)) = self.mtu.narrower() {
+            self.fall_back(Fallback::Size { promised, carried });
         }
         self.recut();
     }

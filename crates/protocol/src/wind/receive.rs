@@ -8,7 +8,7 @@ use super::handshake::Heard;
 use super::inbox::Taken;
 use super::lanes::Sending;
 use super::upper::Above;
-use super::{Death, Upper};
+use super::{CloseReason, Death, Nonsense, Upper};
 use crate::limits::{ACKS_A_DATAGRAM, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -22,7 +22,7 @@ struct Contents<'a> {
     elicits: bool,
     /// From the first frame on that is a message, or part of one, if there is one.
     messages: Option<Frames<'a>>,
-    close: bool,
+    close: Option<CloseReason>,
     acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
     fragment: Option<Fragment>,
 }
@@ -46,7 +46,7 @@ impl<'a> Contents<'a> {
         self.elicits |= frame.elicits();
         match frame {
             Frame::Acknowledge(ack) => self.acknowledgements.try_push(*ack).map_err(|_| Malformed::Frame)?,
-            Frame::Close => self.close = true,
+            Frame::Close(reason) => self.close = Some(*reason),
             Frame::Fragment(bulk) => self.fragment = Some(*bulk),
             _ => {}
         }
@@ -68,6 +68,8 @@ impl<'a> Contents<'a> {
 struct Sum {
     /// Something in it could not be taken in: it may not be acknowledged (WIND-3.4).
     dropped: bool,
+    /// No correct peer says it.
+    wrong: bool,
     /// So many refusals were waiting when its messages were taken in.
     refusals_before: usize,
 }
@@ -138,15 +140,17 @@ impl Connection {
         let number = view.header().number;
         match self.phase {
             Phase::Open => {}
-            Phase::Closing { left, next } => {
+            Phase::Closing { left, next, death } => {
                 // WIND-7.3: who says goodbye too need not hear ours, but for not having to repeat its own. Everybody else has not heard
                 // it: say it again, soon, and as often after that as to one who is silent.
                 let lasts = now - self.liveness.heard_at() < self.settings.failure_time;
-                self.phase = match contents.close {
-                    true if left < FAREWELLS => Phase::Dead(Death::Closed),
-                    true => Phase::Closing { left: 1, next: now },
-                    false if lasts => Phase::Closing { left: left.max(FAREWELLS - 1), next: next.min(now + FAREWELL_PAUSE_MIN) },
-                    false => Phase::Closing { left, next },
+                self.phase = match contents.close.is_some() {
+                    true if left < FAREWELLS => Phase::Dead(death),
+                    true => Phase::Closing { left: 1, next: now, death },
+                    false if lasts => {
+                        Phase::Closing { left: left.max(FAREWELLS - 1), next: next.min(now + FAREWELL_PAUSE_MIN), death }
+                    }
+                    false => Phase::Closing { left, next, death },
                 };
                 return;
             }
@@ -162,15 +166,28 @@ impl Connection {
             return;
         }
         let lane = view.header().lane();
+        if !self.arrivals[lane].is_plausible(number) {
+            self.statistics.malformed += 1;
+            return;
+        }
         if !self.arrivals[lane].is_new(number) {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
+        // WIND-7.8: before anything of it is heeded.
+        if let Some(nonsense) = self.nonsense(contents) {
+            self.statistics.malformed += 1;
+            return self.part(now, Death::Nonsense(nonsense));
+        }
         if self.liveness.ends_a_silence(now) {
             self.rest();
         }
-        self.liveness.heard(now);
         let sum = self.take_frames(now, view, contents, upper);
+        self.weigh_fast_paths(now, Lane::Small);
+        // WIND-7.7: what is disbelieved is no sign of life.
+        if !sum.wrong {
+            self.liveness.heard(now);
+        }
         self.refusals.withhold(lane, number, sum.refusals_before);
         if !sum.dropped || planted(Bug::AcknowledgeDropped) {
             self.statistics.datagrams_received += 1;
@@ -180,9 +197,27 @@ impl Connection {
             // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
             self.arrivals[lane].remind();
         }
-        if contents.close {
-            self.die(Death::Closed);
+        if let Some(reason) = contents.close {
+            self.die(Death::by_peer(reason));
         }
+    }
+
+    /// What no correct peer says: an acknowledgement, credit or refusal of what there never was (WIND-7.8).
+    fn nonsense(&self, contents: &Contents<'_>) -> Option<Nonsense> {
+        for ack in &contents.acknowledgements {
+            let flight = &self.sending[ack.told.lane].flight;
+            if !flight.has_sent(ack.largest) {
+                return Some(Nonsense::Acknowledged { number: ack.largest, next: flight.next_number() });
+            }
+            let (granted, most) = (ack.told.credit, self.outbox.credit_possible());
+            if granted > most {
+                return Some(Nonsense::Credit { granted, most });
+            }
+            if let Some(refused) = ack.refusals().find(|refused| !self.outbox.may_be_refused(refused.number)) {
+                return Some(Nonsense::Refused { number: refused.number });
+            }
+        }
+        None
     }
 
     /// Acknowledgements first: they may make room for what follows. Where nothing needs that, one can wait.
@@ -194,7 +229,7 @@ impl Connection {
             let sound = (can_wait && self.put_off(now, by, ack)) || self.acknowledged(now, by, ack);
             if !sound {
                 self.statistics.malformed += 1;
-                sum.dropped = true;
+                (sum.dropped, sum.wrong) = (true, true);
             }
         }
         sum.refusals_before = self.refusals.len();
@@ -204,7 +239,7 @@ impl Connection {
             sum.dropped = true;
             return sum;
         }
-        let Connection { inbox, refusals, statistics, peer, .. } = self;
+        let Connection { inbox, refusals, statistics, peer, ack_path, sending, .. } = self;
         let mut above =
             Above { upper, from: *peer, refusals: &mut refusals.queue, delivered: &mut statistics.messages_delivered };
         let mut worst = [0u64; 4];
@@ -220,7 +255,12 @@ impl Connection {
         };
         let mut fragment = contents.fragment;
         let mut opens = false;
-        let Some(frames) = contents.messages.clone() else { return sum };
+        let Some(frames) = contents.messages.clone() else {
+            if contents.elicits {
+                ack_path.asked();
+            }
+            return sum;
+        };
         for frame in frames {
             match &frame {
                 Ok(Frame::Message(message)) => note(inbox.message(message, &mut above)),
@@ -239,10 +279,14 @@ impl Connection {
         }
         let [duplicate, no_room, unknown, wrong] = worst;
         statistics.duplicate_messages += duplicate;
+        if by.0 == Lane::Small {
+            ack_path.messages_came(duplicate > 0, &mut sending.small.flight.bypass, now);
+        }
         statistics.over_limit += no_room;
         statistics.unknown_fragments += unknown;
         statistics.malformed += wrong;
         sum.dropped |= no_room + unknown + wrong > 0;
+        sum.wrong |= wrong > 0;
         sum
     }
 
@@ -258,10 +302,13 @@ impl Connection {
         }
         outbox.look(now);
         let limited = flight.in_flight() * 2 >= controller.window();
+        let mut refused_any = false;
         // WIND-4.6: before what is acknowledged with them.
         for refused in ack.refusals() {
             statistics.refusals_received += 1;
-            outbox.refused(refused.number, refused.refusal, events);
+            if outbox.refused(refused.number, refused.refusal, events) {
+                refused_any = true;
+            }
         }
         // Fragments come latest first: those that lie in a row are noted as one.
         let mut row: Option<(u64, Range<u64>)> = None;
@@ -312,6 +359,10 @@ impl Connection {
         outbox.advance(events);
         self.detect_lost(now, lane);
         self.weigh_sizes(now, lane);
+        if refused_any {
+            self.sending.both_mut().into_iter().for_each(|sending| sending.flight.progress.refused(now));
+        }
+        Lane::BOTH.into_iter().for_each(|lane| self.note_empty_queue(now, lane));
         if ack.refusals().count() >= REFUSALS_MAX {
             // WIND-4.6: there may be more, and then what is under way is dropped over there; what overtakes it shows that.
             Lane::BOTH.into_iter().for_each(|lane| self.ping[lane] |= !self.sending[lane].flight.is_empty());

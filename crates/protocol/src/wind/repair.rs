@@ -1,6 +1,5 @@
 //! What goes again, and when: after a loss, after a silence, by another port.
 
-use super::Statistics;
 use super::connection::Connection;
 use super::flight::{Cause, Item};
 use super::lanes::Sending;
@@ -8,9 +7,11 @@ use super::mtu::Mtu;
 use super::outbox::Outbox;
 use super::pto::Silence;
 use super::refusals::Refusals;
+use super::{Fallback, Statistics};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::Lane;
+use arrayvec::ArrayVec;
 
 impl Connection {
     /// WIND-5.4: ask, or send the oldest again, whatever the window says.
@@ -54,6 +55,7 @@ impl Connection {
         if given_up && self.liveness.heard_at() > self.sending.bulk.flight.silent_since() {
             self.shuns_bulk_port = true;
             self.statistics.bulk_ports_shunned += 1;
+            self.fall_back(Fallback::BulkPort);
         }
         // Is it the peer, or only that port?
         self.ping.small = true;
@@ -72,6 +74,28 @@ impl Connection {
         if let Some(sent) = latest {
             controller.lost(sent, now);
         }
+        self.weigh_fast_paths(now, lane);
+    }
+
+    /// Is a fast path to be avoided, that what was lost had taken (WIND-8.10)?
+    pub(super) fn weigh_fast_paths(&mut self, now: Time, lane: Lane) {
+        let Connection { sending, statistics, .. } = self;
+        let flight = &mut sending[lane].flight;
+        if !flight.trains.is_doubtful() && !flight.bypass.is_doubtful() {
+            return;
+        }
+        let verdicts = [
+            (flight.trains.verdict(now), Fallback::Segmentation, &mut statistics.trains_avoided),
+            (flight.bypass.verdict(now), Fallback::Bypass, &mut statistics.bypasses_avoided),
+        ];
+        let mut fallbacks = ArrayVec::<Fallback, 2>::new();
+        for (verdict, fallback, count) in verdicts {
+            if let Some(news) = verdict {
+                *count += 1;
+                fallbacks.extend(news.then_some(fallback));
+            }
+        }
+        fallbacks.into_iter().for_each(|fallback| self.fall_back(fallback));
     }
 }
 

@@ -70,7 +70,7 @@ impl Connection {
     pub fn snapshot(&self) -> Snapshot {
         let standing = match self.phase {
             Phase::Dead(death) => Standing::Ended(death),
-            Phase::Closing { .. } => Standing::Ended(Death::Closed),
+            Phase::Closing { death, .. } => Standing::Ended(death),
             Phase::Open if self.is_established() => Standing::Established,
             Phase::Open => Standing::Connecting,
         };

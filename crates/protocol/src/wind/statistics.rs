@@ -45,6 +45,10 @@ pub struct Statistics {
     pub size_probes_lost: u64,
     /// Times that bulk went to the port for all because nothing came through by that of its own.
     pub bulk_ports_shunned: u64,
+    /// Times that segmentation offload was avoided because trains of datagrams were lost.
+    pub trains_avoided: u64,
+    /// Times that kernel bypass was avoided because what took it was lost.
+    pub bypasses_avoided: u64,
     /// Times that a path in use did not carry any more what it had carried.
     pub black_holes: u64,
     /// Datagrams received a second time, or too late to tell.

@@ -1,10 +1,11 @@
 //! What time brings: when a connection wants to be looked at, and what is due then.
 
-use super::Death;
 use super::arrivals::Arrivals;
 use super::connection::{Connection, Phase};
+use super::lanes::Sending;
 use super::liveness::Pulse;
 use super::pto::Probe;
+use super::{Death, Stuck};
 use crate::limits::PROBE_MAX;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -33,6 +34,9 @@ impl Connection {
         consider(self.sending.bulk.next_timeout());
         if self.outbox.has_bulk() {
             consider(self.sending.bulk.pace_time());
+        }
+        for sending in self.sending.both() {
+            consider(sending.flight.progress.since().map(|since| self.liveness.stuck_at(since)));
         }
         if self.sending.both().iter().any(|sending| !sending.flight.is_empty()) {
             consider(self.mtu.raise_time());
@@ -65,6 +69,9 @@ impl Connection {
             Pulse::Ask => self.ask(),
             Pulse::Fine => {}
         }
+        if let Some(stuck) = Lane::BOTH.into_iter().find_map(|lane| self.stuck(now, lane)) {
+            return self.part(now, Death::NoProgress(stuck));
+        }
         for lane in Lane::BOTH {
             if self.sending[lane].flight.loss_time().is_some_and(|at| at <= now) {
                 self.detect_lost(now, lane);
@@ -76,8 +83,28 @@ impl Connection {
                 self.sending[lane].flight.followed();
                 self.ping[lane] = true;
             }
+            self.note_empty_queue(now, lane);
         }
         self.ask_for_credit(now);
+    }
+
+    /// Has nothing of what is outstanding in this lane been acknowledged for so long that the peer is given up (WIND-7.6)?
+    fn stuck(&mut self, now: Time, lane: Lane) -> Option<Stuck> {
+        self.note_empty_queue(now, lane);
+        let flight = &self.sending[lane].flight;
+        let since = flight.progress.since().filter(|since| self.liveness.stuck_at(*since) <= now)?;
+        let (messages, oldest) = (self.outbox.queues().unsettled, self.outbox.oldest());
+        Some(Stuck { datagrams: flight.datagrams(), messages, oldest, lasted: now - since, bulk: lane == Lane::Bulk })
+    }
+
+    /// What was lost may be gone from this lane's queue without having been sent again.
+    pub(super) fn note_empty_queue(&mut self, now: Time, lane: Lane) {
+        let queued = if lane == Lane::Bulk { self.outbox.has_bulk() } else { self.outbox.has_small() };
+        if !queued {
+            let Sending { flight, probes, .. } = &mut self.sending[lane];
+            let waits = !flight.is_empty() || *probes > 0 || self.ping[lane];
+            flight.progress.nothing_queued(now, waits);
+        }
     }
 
     /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost.

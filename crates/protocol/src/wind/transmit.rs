@@ -1,10 +1,11 @@
 //! The way out: the one place that emits.
 
-use super::Transmit;
 use super::arrivals::Ranges;
 use super::connection::{Connection, Phase};
 use super::flight::Item;
+use super::lanes::Sending;
 use super::outgoing::{Outgoing, Piece, Stage};
+use super::{SendMode, Transmit};
 use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
 use crate::wire::{
@@ -36,7 +37,7 @@ impl Connection {
     #[must_use]
     pub fn lane_has_due(&self, lane: Lane, now: Time) -> bool {
         match (self.phase, lane) {
-            (Phase::Closing { next, left }, Lane::Small) => left > 0 && next <= now,
+            (Phase::Closing { next, left, .. }, Lane::Small) => left > 0 && next <= now,
             (Phase::Dead(_), Lane::Small) => self.handshake.owes_refusal(),
             (Phase::Open, Lane::Small) if self.handshake.has_due(now) => true,
             (Phase::Open, _) => self.handshake.is_established() && self.turn(lane, now).is_some(),
@@ -56,7 +57,7 @@ impl Connection {
     pub fn transmit_by(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         if lane == Lane::Small {
             match self.phase {
-                Phase::Closing { next, left } if left > 0 && next <= now => return self.write_close(now, into),
+                Phase::Closing { next, left, .. } if left > 0 && next <= now => return self.write_close(now, into),
                 Phase::Closing { .. } => return None,
                 Phase::Dead(_) if !self.handshake.owes_refusal() => return None,
                 Phase::Dead(_) | Phase::Open => {}
@@ -72,6 +73,7 @@ impl Connection {
         }
         let path = self.handshake.path?;
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
+        let mode = self.send_mode(lane, now);
         let (mut payload, mut rows, mut again, mut short) = (None, None, false, false);
         match self.turn(lane, now)? {
             Turn::Small => self.write_small(now, into, true),
@@ -80,12 +82,29 @@ impl Connection {
                 let piece = self.outbox.peek_bulk()?;
                 (payload, rows) = self.outbox.source_of(&piece);
                 again = piece.again;
-                short = self.is_short(&piece);
+                short = mode != SendMode::Plain && self.is_short(&piece) && !self.avoids_bypass(now);
                 self.write_bulk(now, into, &piece, payload.is_none());
             }
             Turn::Size => self.write_size_probe(lane, now, into),
         }
-        Some(Transmit { payload, rows, again, path, lane, port, short, handshake: false })
+        Some(Transmit { payload, rows, again, path, lane, port, short, mode, handshake: false })
+    }
+
+    /// Which fast paths the next datagram of a lane may take (WIND-8.10). Probes and PINGs take none, so that they arrive if anything does.
+    fn send_mode(&self, lane: Lane, now: Time) -> SendMode {
+        let Sending { flight, probes, .. } = &self.sending[lane];
+        let plain = lane == Lane::Small && (self.ack_path.is_plain() || self.avoids_bypass(now));
+        if *probes > 0 || self.ping[lane] || plain {
+            SendMode::Plain
+        } else if flight.trains.is_avoided(now) {
+            SendMode::Single
+        } else {
+            SendMode::Any
+        }
+    }
+
+    fn avoids_bypass(&self, now: Time) -> bool {
+        self.sending.both().iter().any(|sending| sending.flight.bypass.is_avoided(now))
     }
 
     /// Is little under way by the bulk lane, with this piece's whole message? One may have arrived that is not known to have yet (WIND-3.11).
@@ -160,8 +179,8 @@ impl Connection {
             self.write_ping(&mut builder);
             elicits = true;
         }
-        self.ping.small = false;
         self.finish(Lane::Small, now, &mut builder, None, elicits);
+        self.ping.small = false;
     }
 
     fn write_control(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) {
@@ -170,8 +189,8 @@ impl Connection {
         }
         let mut builder = self.begin(lane, into);
         self.write_ping(&mut builder);
-        self.ping.bulk = false;
         self.finish(lane, now, &mut builder, None, true);
+        self.ping.bulk = false;
     }
 
     fn write_ping(&mut self, builder: &mut Builder<'_>) {
@@ -253,10 +272,11 @@ impl Connection {
             }
             self.data_goes(now);
         }
-        if core::mem::take(&mut self.ping.bulk) || !self.outbox.has_bulk() {
+        if self.ping.bulk || !self.outbox.has_bulk() {
             builder.flag(Flags::ACK_NOW);
         }
         self.finish(Lane::Bulk, now, &mut builder, inline.then_some(piece), true);
+        self.ping.bulk = false;
     }
 
     /// The ACK frames of both lanes: those that are due, and those with news that leave room for `then` more bytes, so that an
@@ -307,6 +327,7 @@ impl Connection {
     /// The datagram's frames are complete. (The builder is left where it is: a move would wait for what was just stored in parts.)
     fn finish(&mut self, lane: Lane, now: Time, builder: &mut Builder<'_>, inline: Option<&Piece>, elicits: bool) {
         let inline = inline.and_then(|piece| self.outbox.bytes_of(piece));
+        let mode = self.send_mode(lane, now);
         let sending = &mut self.sending[lane];
         let full = sending.flight.in_flight() + builder.len() as u64 >= sending.window(now);
         if elicits && (full || sending.probes > 0) {
@@ -314,8 +335,11 @@ impl Connection {
         }
         let asks = builder.has(Flags::ACK_NOW);
         let bytes = builder.finish(inline);
-        sending.flight.commit(now, bytes, elicits, asks);
+        sending.flight.commit(now, bytes, mode, elicits, asks);
         sending.gate.sent(now, bytes);
+        if lane == Lane::Small {
+            self.ack_path.sent(now, mode, !elicits);
+        }
         if elicits {
             sending.probes = sending.probes.saturating_sub(1);
         }
@@ -325,17 +349,17 @@ impl Connection {
 
     /// Goodbye, with the last acknowledgement: the peer's messages that have arrived have arrived.
     fn write_close(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
-        let Phase::Closing { left, .. } = self.phase else { return None };
+        let Phase::Closing { left, death, .. } = self.phase else { return None };
         // Nobody waits longer for leave-taking than for the slowest probe.
         let flight = &self.sending.small.flight;
         let pause = flight.probe.timeout(&flight.rtt, true).clamp(FAREWELL_PAUSE_MIN, PROBE_MAX);
         self.phase = match left {
-            0 | 1 => Phase::Dead(super::Death::Closed),
-            _ => Phase::Closing { left: left - 1, next: now + pause },
+            0 | 1 => Phase::Dead(death),
+            _ => Phase::Closing { left: left - 1, next: now + pause, death },
         };
         let path = self.handshake.path?;
         let mut builder = self.begin(Lane::Small, into);
-        builder.close();
+        builder.close(death.close_reason());
         for (lane, refusals) in [(Lane::Small, self.refusals.told()), (Lane::Bulk, 0)] {
             let mut ranges = Ranges::new();
             self.arrivals[lane].list(&self.refusals, &mut ranges);

@@ -1,6 +1,6 @@
 //! Writing one datagram.
 
-use super::frame::{PREFIX_LEN, kind, put_prefix};
+use super::frame::{CloseReason, PREFIX_LEN, kind, put_prefix};
 use super::{
     Acknowledgement, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage, SealKind, SmallMessage, Told, Withdrawal,
 };
@@ -106,8 +106,8 @@ impl<'b> Builder<'b> {
     }
 
     /// Goodbye.
-    pub fn close(&mut self) {
-        put_prefix(self.into, kind::CLOSE, 0, PREFIX_LEN);
+    pub fn close(&mut self, reason: CloseReason) {
+        put_prefix(self.into, kind::CLOSE, reason as u8, PREFIX_LEN);
     }
 
     /// Handshake.

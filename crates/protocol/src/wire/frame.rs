@@ -76,6 +76,41 @@ pub struct Withdrawal {
     pub len: u64,
 }
 
+/// Why an end says goodbye (WIRE-4.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CloseReason {
+    /// It leaves.
+    #[default]
+    Goodbye = 0,
+    /// Nothing of what it sent was acknowledged (WIND-7.6).
+    NoProgress = 1,
+    /// The other acknowledged, granted or refused what there never was (WIND-7.8).
+    Nonsense = 2,
+}
+
+impl CloseReason {
+    fn from_code(code: u8) -> Option<CloseReason> {
+        [CloseReason::Goodbye, CloseReason::NoProgress, CloseReason::Nonsense].into_iter().find(|reason| *reason as u8 == code)
+    }
+}
+
+impl core::fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            CloseReason::Goodbye => "goodbye",
+            CloseReason::NoProgress => {
+                "it hears this node, but nothing that it sends is acknowledged; something on the way loses one of the two (its own error \
+                 says what is stuck)"
+            }
+            CloseReason::Nonsense => {
+                "what it got from this node makes no sense; a datagram was forged or damaged on the way, or the two run different \
+                 releases (its own error says which)"
+            }
+        })
+    }
+}
+
 /// One frame, checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frame<'a> {
@@ -92,7 +127,7 @@ pub enum Frame<'a> {
     /// A message was taken back.
     Withdraw(Withdrawal),
     /// The peer says goodbye (WIRE-4.7).
-    Close,
+    Close(CloseReason),
     /// Handshake: who I am, and whom I see.
     Hello(Hello),
     /// Handshake: you do not fit.
@@ -124,7 +159,7 @@ impl<'a> Frame<'a> {
     /// Must a datagram with this frame be acknowledged? (WIND-3.1)
     #[must_use]
     pub fn elicits(&self) -> bool {
-        !matches!(self, Frame::Acknowledge(_) | Frame::Close | Frame::Hello(_) | Frame::Refuse(_) | Frame::Pad)
+        !matches!(self, Frame::Acknowledge(_) | Frame::Close(_) | Frame::Hello(_) | Frame::Refuse(_) | Frame::Pad)
     }
 
     pub(super) fn parse(rest: &mut Reader<'a>) -> Option<Frame<'a>> {
@@ -150,6 +185,7 @@ impl<'a> Frame<'a> {
                 return Some(Frame::Withdraw(Withdrawal { charged, number: body.u64()?, len: body.u64()? }));
             }
             kind::HELLO => return Hello::parse(flags, body).map(Frame::Hello),
+            kind::CLOSE => return CloseReason::from_code(flags).map(Frame::Close),
             _ => {}
         }
         if flags != 0 {
@@ -157,7 +193,6 @@ impl<'a> Frame<'a> {
         }
         match kind {
             kind::PING => Some(Frame::Ping),
-            kind::CLOSE => Some(Frame::Close),
             kind::ACKNOWLEDGE => Acknowledgement::parse(body).map(Frame::Acknowledge),
             kind::FRAGMENT => Some(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? })),
             kind::REFUSE => Refuse::parse(body).map(Frame::Refuse),

@@ -17,7 +17,7 @@ mod view;
 
 pub use acknowledge::{Acknowledgement, RangesDescending, Refusals, RefusedMessage, Told};
 pub use build::Builder;
-pub use frame::{Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
+pub use frame::{CloseReason, Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
 pub use header::{Flags, Header, Lane};
 pub use hello::{Hello, Introduction, Misfit, Refuse, Shown};
 pub use seal::{Seal, SealKind};

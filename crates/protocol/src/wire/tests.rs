@@ -12,7 +12,7 @@ use std::vec::Vec;
 #[derive(Clone, Debug)]
 enum Plain {
     Ping,
-    Close,
+    Close(CloseReason),
     Message { number: u64, class: Class, credited: bool, head: Vec<u8>, body: Vec<u8> },
     Open { number: u64, class: Class, credited: bool, head: Vec<u8>, len: u64 },
     Withdraw(Withdrawal),
@@ -47,7 +47,7 @@ fn plain() -> impl Strategy<Value = Plain> {
         (any::<u64>(), 1..=16u8).prop_map(|(number, code)| RefusedMessage { number, refusal: Refusal::from_code(code).unwrap() });
     prop_oneof![
         Just(Plain::Ping),
-        Just(Plain::Close),
+        (0..3usize).prop_map(|at| Plain::Close([CloseReason::Goodbye, CloseReason::NoProgress, CloseReason::Nonsense][at])),
         (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), bytes(300))
             .prop_map(|(number, class, credited, head, body)| Plain::Message { number, class, credited, head, body }),
         (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), any::<u64>())
@@ -65,7 +65,7 @@ fn plain() -> impl Strategy<Value = Plain> {
 fn write(builder: &mut Builder<'_>, plain: &Plain) {
     match plain {
         Plain::Ping => builder.ping(),
-        Plain::Close => builder.close(),
+        Plain::Close(reason) => builder.close(*reason),
         Plain::Message { number, class, credited, head, body } => {
             builder.message(&SmallMessage { number: *number, class: *class, credited: *credited, head, body });
         }
@@ -81,7 +81,8 @@ fn write(builder: &mut Builder<'_>, plain: &Plain) {
 
 fn same(frame: &Frame<'_>, plain: &Plain) -> bool {
     match (frame, plain) {
-        (Frame::Ping, Plain::Ping) | (Frame::Close, Plain::Close) => true,
+        (Frame::Ping, Plain::Ping) => true,
+        (Frame::Close(reason), Plain::Close(written)) => reason == written,
         (Frame::Message(m), Plain::Message { number, class, credited, head, body }) => {
             *m == SmallMessage { number: *number, class: *class, credited: *credited, head, body }
         }
@@ -337,7 +338,7 @@ fn what_elicits_an_acknowledgement() {
     ] {
         assert!(frame.elicits(), "{frame:?}");
     }
-    assert!(!Frame::Close.elicits());
+    assert!(!Frame::Close(CloseReason::Goodbye).elicits());
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
     builder.acknowledge([1..=3].into_iter(), Told::default(), &[]);

@@ -2,6 +2,7 @@ use super::*;
 use crate::link::conformance::take;
 use crate::link::{Bind, UdpLink};
 use crate::memory::Gather;
+use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex};
@@ -120,7 +121,11 @@ fn address(link: &impl Link) -> SocketAddr {
 fn send(from: &mut Tap<UdpLink>, to: SocketAddr, datagrams: &[Vec<u8>]) {
     for datagram in datagrams {
         let (head, tag) = datagram.split_at(datagram.len() / 2);
-        assert_eq!(from.send(&[Outgoing { to: &to, lane: Lane::Small, head, payload: &Gather::EMPTY, tag }]).unwrap(), 1);
+        assert_eq!(
+            from.send(&[Outgoing { to: &to, lane: Lane::Small, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag }])
+                .unwrap(),
+            1
+        );
     }
 }
 
@@ -159,7 +164,7 @@ fn bulk_is_written_down_at_its_own_port() {
     builder.finish(Some(&[7; 50]));
     head.extend([0; 4]);
     let to = SocketAddr::new(V4, ports[1].0);
-    let bulk = Outgoing { to: &to, lane: Lane::Bulk, head: &head, payload: &Gather::EMPTY, tag: &[] };
+    let bulk = Outgoing { to: &to, lane: Lane::Bulk, mode: SendMode::Any, head: &head, payload: &Gather::EMPTY, tag: &[] };
     assert_eq!(one.send(&[bulk]).unwrap(), 1);
     take(&mut two, 1);
     send(&mut one, SocketAddr::new(V4, ports[1].1), &[b"garbage, or small".to_vec()]);

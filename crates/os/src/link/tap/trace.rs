@@ -1,7 +1,7 @@
 //! A line of text for each datagram: what it says, not its bytes.
 
 use super::{Passing, Recorder};
-use oikaze_protocol::wire::{Flags, Frame, View};
+use oikaze_protocol::wire::{CloseReason, Flags, Frame, View};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ fn write_view(line: &mut String, view: &View<'_>) -> fmt::Result {
 fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Result {
     match frame {
         Frame::Ping => write!(line, " PING"),
-        Frame::Close => write!(line, " CLOSE"),
+        Frame::Close(CloseReason::Goodbye) => write!(line, " CLOSE"),
+        Frame::Close(reason) => write!(line, " CLOSE {reason:?}"),
         Frame::Pad => write!(line, " PAD"),
         Frame::Acknowledge(ack) => {
             write!(line, " ACK")?;

@@ -7,6 +7,7 @@ use crate::link::{Arrival, Link, Offload, Outgoing, Sink};
 use crate::memory::Gather;
 use crate::testing::{skip, skipped};
 use crate::without::Without;
+use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -89,7 +90,7 @@ fn in_a_thread(test: impl FnOnce() + Send + 'static) {
 /// Sends so many bytes and returns how they came.
 fn across(from: &mut UdpLink, to: &mut (SocketAddr, UdpLink), lane: Lane, body: &[u8]) -> (SocketAddr, Vec<u8>) {
     let at = SocketAddr::new(to.0.ip(), if lane == Lane::Bulk { to.1.bulk_port().unwrap() } else { to.0.port() });
-    let one = Outgoing { to: &at, lane, head: body, payload: &Gather::EMPTY, tag: &[] };
+    let one = Outgoing { to: &at, lane, mode: SendMode::Any, head: body, payload: &Gather::EMPTY, tag: &[] };
     assert_eq!(from.send(&[one]).unwrap(), 1);
     let begun = Instant::now();
     let mut came = None;
@@ -126,14 +127,28 @@ fn links_on_a_cable_receive_early_what_is_small() {
                 if asleep {
                     one.1.watch(true).unwrap();
                 }
-                let to = Outgoing { to: &one.0, lane: Lane::Small, head: b"wake up!", payload: &Gather::EMPTY, tag: &[] };
+                let to = Outgoing {
+                    to: &one.0,
+                    lane: Lane::Small,
+                    mode: SendMode::Any,
+                    head: b"wake up!",
+                    payload: &Gather::EMPTY,
+                    tag: &[],
+                };
                 assert_eq!(other.1.send(&[to]).unwrap(), 1);
                 assert_eq!(take(&mut one.1, 1), [(other.0, b"wake up!".to_vec())]);
             }
             assert_eq!(early(&one.1), 606 - 8);
             one.1.watch(false).unwrap();
             // And not called again for what was taken, though it came before it slept.
-            let to = Outgoing { to: &one.0, lane: Lane::Small, head: b"before sleep", payload: &Gather::EMPTY, tag: &[] };
+            let to = Outgoing {
+                to: &one.0,
+                lane: Lane::Small,
+                mode: SendMode::Any,
+                head: b"before sleep",
+                payload: &Gather::EMPTY,
+                tag: &[],
+            };
             assert_eq!(other.1.send(&[to]).unwrap(), 1);
             one.1.watch(true).unwrap();
             let readable = |link: &UdpLink| {
@@ -161,7 +176,8 @@ fn nothing_is_lost_that_fits_into_ring_and_socket() {
         const COUNT: u32 = 300;
         for number in 0..COUNT {
             let body = [&number.to_le_bytes()[..], &[1; 4000]].concat();
-            let datagram = Outgoing { to: &at, lane: Lane::Small, head: &body, payload: &Gather::EMPTY, tag: &[] };
+            let datagram =
+                Outgoing { to: &at, lane: Lane::Small, mode: SendMode::Any, head: &body, payload: &Gather::EMPTY, tag: &[] };
             assert_eq!(other.send(&[datagram]).unwrap(), 1);
         }
         let mut came = std::collections::BTreeSet::new();
@@ -188,7 +204,8 @@ fn ping_pong_of(cable: &mut Cable, first: u32, count: u32, peers: bool) {
         for (from, to) in [(0, 1), (1, 0)] {
             let [source, target] = [from, to].map(|end| cable.ends[end].0);
             let body = [number.to_le_bytes().as_slice(), &vec![7; 4 + number as usize % 1500]].concat();
-            let one = Outgoing { to: &target, lane: Lane::Small, head: &body, payload: &Gather::EMPTY, tag: &[] };
+            let one =
+                Outgoing { to: &target, lane: Lane::Small, mode: SendMode::Any, head: &body, payload: &Gather::EMPTY, tag: &[] };
             assert_eq!(cable.at(from).send(&[one]).unwrap(), 1);
             let begun = Instant::now();
             let mut taken = Taken { came: None, peers };
@@ -217,7 +234,14 @@ fn peers_that_are_heard_early_are_sent_frames() {
             // One who hears nothing goes the way of the sockets before long.
             let (target, before) = (cable.ends[1].0, frames(&cable)[0]);
             for _ in 0..100 {
-                let one = Outgoing { to: &target, lane: Lane::Small, head: b"into the void", payload: &Gather::EMPTY, tag: &[] };
+                let one = Outgoing {
+                    to: &target,
+                    lane: Lane::Small,
+                    mode: SendMode::Any,
+                    head: b"into the void",
+                    payload: &Gather::EMPTY,
+                    tag: &[],
+                };
                 assert_eq!(cable.at(0).send(&[one]).unwrap(), 1);
             }
             assert!((1..=8).contains(&(frames(&cable)[0] - before)));
@@ -229,7 +253,14 @@ fn peers_that_are_heard_early_are_sent_frames() {
             assert!(frames(&cable)[0] > before + 8, "heard again");
             // Handshakes never go so (WIND-10.5).
             let before = frames(&cable);
-            let hello = Outgoing { to: &target, lane: Lane::Small, head: &[0; 64], payload: &Gather::EMPTY, tag: &[] };
+            let hello = Outgoing {
+                to: &target,
+                lane: Lane::Small,
+                mode: SendMode::Any,
+                head: &[0; 64],
+                payload: &Gather::EMPTY,
+                tag: &[],
+            };
             assert_eq!(cable.at(0).send(&[hello]).unwrap(), 1);
             assert_eq!(frames(&cable), before);
         });
@@ -251,7 +282,14 @@ fn a_few_datagrams_have_a_short_way() {
         for (count, by_frames) in [(1, true), (4, true), (5, false)] {
             let before = frames(&cable)[0];
             let bytes = [7; 1400];
-            let one = |_| Outgoing { to: &ends[1], lane: Lane::Small, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
+            let one = |_| Outgoing {
+                to: &ends[1],
+                lane: Lane::Small,
+                mode: SendMode::Any,
+                head: &bytes,
+                payload: &Gather::EMPTY,
+                tag: &[],
+            };
             assert_eq!(cable.at(0).send(&(0..count).map(one).collect::<Vec<_>>()).unwrap(), count);
             let (mut came, begun) = (0, Instant::now());
             while came < count {
@@ -278,8 +316,14 @@ fn a_host_that_has_another_card_is_found_again() {
             tries += 1;
             assert!(tries < 20, "{arrived:?}");
             for (from, to) in [(1, 0), (0, 1)] {
-                let one =
-                    Outgoing { to: &ends[to], lane: Lane::Small, head: b"are you there?", payload: &Gather::EMPTY, tag: &[] };
+                let one = Outgoing {
+                    to: &ends[to],
+                    lane: Lane::Small,
+                    mode: SendMode::Any,
+                    head: b"are you there?",
+                    payload: &Gather::EMPTY,
+                    tag: &[],
+                };
                 cable.at(from).send(&[one]).unwrap();
                 // Over a cable of this machine it is there by now, or when a kernel thread has had its turn.
                 let mut taken = Taken { came: None, peers: true };

@@ -122,6 +122,7 @@ mod tests {
     use crate::link::conformance::take;
     use crate::link::{Bind, Link, Outgoing, Ports};
     use crate::memory::Gather;
+    use oikaze_protocol::wind::SendMode;
     use oikaze_protocol::wire::Lane;
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::time::Timespec;
@@ -169,7 +170,8 @@ mod tests {
     }
 
     fn say(link: &mut UdpLink, to: SocketAddr) {
-        let one = Outgoing { to: &to, lane: Lane::Small, head: b"anyone?", payload: &Gather::EMPTY, tag: &[] };
+        let one =
+            Outgoing { to: &to, lane: Lane::Small, mode: SendMode::Any, head: b"anyone?", payload: &Gather::EMPTY, tag: &[] };
         assert_eq!(link.send(&[one]).unwrap(), 1);
     }
 

@@ -35,7 +35,7 @@ use foreseen::Patience;
 use frames::Outlets;
 use look::Looks;
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
-use oikaze_protocol::wind::PerLane;
+use oikaze_protocol::wind::{PerLane, SendMode};
 use oikaze_protocol::wire::Lane;
 use receive::Pool;
 use refusals::Refusals;
@@ -194,6 +194,7 @@ impl UdpLink {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
         let route = self.route(*first.to, first.lane);
         if let Route::Connected(Lane::Small, own) = route
+            && first.mode < SendMode::Plain
             && frames::are_few(batch.iter().take_while(|next| next.to == first.to))
             && let Some(sent) = self.send_frame(own, first)
         {

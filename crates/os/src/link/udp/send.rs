@@ -9,6 +9,7 @@ use super::receive::last_error;
 use super::socket::Socket;
 use core::mem::{MaybeUninit, size_of};
 use oikaze_protocol::limits::DATAGRAM_MAX;
+use oikaze_protocol::wind::SendMode;
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -43,14 +44,20 @@ pub(super) enum Sent {
 pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     let Some(first) = batch.first() else { return 0 };
     let size = first.len();
-    if !gso || size == 0 {
+    if !gso || size == 0 || first.mode > SendMode::Any {
         return 1;
     }
     let mut count = 0;
     let mut total = 0;
     for datagram in batch.iter().take(SEGMENTS_MAX) {
         let len = datagram.len();
-        if datagram.to != first.to || datagram.lane != first.lane || len > size || len == 0 || total + len > DATAGRAM_MAX {
+        if datagram.to != first.to
+            || datagram.lane != first.lane
+            || datagram.mode > SendMode::Any
+            || len > size
+            || len == 0
+            || total + len > DATAGRAM_MAX
+        {
             break;
         }
         count += 1;
@@ -213,6 +220,7 @@ mod tests {
             .map(|((_, len), to)| Outgoing {
                 to,
                 lane: Lane::Small,
+                mode: SendMode::Any,
                 head: bytes.get(..*len).unwrap(),
                 payload: &Gather::EMPTY,
                 tag: &[],

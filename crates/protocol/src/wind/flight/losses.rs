@@ -3,6 +3,7 @@
 use super::super::doubtful::Doubt;
 use super::super::loss::{self, Verdict};
 use super::super::pto::Silence;
+use super::super::send_mode::Kind;
 use super::{Cause, Flight, Item};
 use crate::time::Time;
 
@@ -57,6 +58,12 @@ impl Flight {
         let number = self.first + at as u64;
         if matches!(cause, Cause::Reordering | Cause::Time) {
             self.sizes.lost(number, sent.bytes);
+        }
+        match sent.kind {
+            _ if cause == Cause::Size => {}
+            Kind::Segment => self.trains.lost(sent.at, now),
+            Kind::Alone => self.bypass.lost(sent.at, now),
+            Kind::Plain => {}
         }
         let event = counts.then(|| {
             let (event, begins) = self.episode.lost(sent.at, now);

@@ -45,9 +45,10 @@ impl Outbox {
         }
     }
 
-    /// The peer's upper layer refused it (WIND-4.5).
-    pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) {
-        let Some(message) = self.get_mut(number) else { return };
+    /// The peer's upper layer refused it (WIND-4.5). Is that news?
+    pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) -> bool {
+        let Some(message) = self.get_mut(number) else { return false };
+        let news = message.stage != Stage::Settled;
         let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
         if !told && refusal == Refusal::NotPresent && message.token != Token::NONE {
             let Outgoing { class, urgent, credited, head, token, .. } = message;
@@ -59,6 +60,7 @@ impl Outbox {
             tell(events, message.token, |token| Event::Refused(token, refusal));
         }
         self.settle(number);
+        news
     }
 
     fn settle(&mut self, number: u64) {

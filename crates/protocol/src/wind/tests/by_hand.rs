@@ -2,7 +2,7 @@
 
 use super::channel::Faults;
 use super::world::{Node, Words, World};
-use crate::limits::DATAGRAM_MIN;
+use crate::limits::{DATAGRAM_MIN, NUMBERS_AHEAD_MAX};
 use crate::wind::*;
 use crate::wire::{Builder, Flags, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View, Withdrawal};
 use std::vec::Vec;
@@ -41,24 +41,35 @@ fn established() -> World {
     world
 }
 
-/// WIND-3.1: what was never sent cannot have come, and no word of who says so is heeded, so that what is queued stays sendable.
+/// WIND-7.8: what there never was ends the connection with a reason at both ends, and nothing that comes with it is heeded.
 #[test]
-fn refusals_beside_an_unsound_acknowledgement_are_not_heeded() {
-    let mut world = established();
-    let head = Words { id: 1, refuse: false, place: false }.head(0);
-    let body = Body::Segment(Segment { region: 1, offset: 0, len: 20_000 });
-    let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token(1) };
-    let now = world.now;
-    let connection = &mut world.nodes[0].connection;
-    let number = connection.post(now, message).unwrap();
-    assert!(connection.transmit(now, &mut Vec::new()).is_some());
-    let refused = [RefusedMessage { number, refusal: Refusal::NotPermitted }];
-    say(&mut world, NEW, |builder| builder.acknowledge([999..=999].into_iter(), Told::default(), &refused));
-    let connection = &mut world.nodes[0].connection;
-    assert_eq!(connection.statistics().malformed, 1);
-    assert!(!connection.has_events());
-    assert!(connection.has_due(now), "most of it is to go still");
-    assert!(connection.transmit(now, &mut Vec::new()).is_some());
+fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
+    let credit = Settings::default().credit;
+    let refused = |number| [RefusedMessage { number, refusal: Refusal::NotPermitted }];
+    let told = |lane, credit| Told { lane, credit, ..Told::default() };
+    let cases: [(u64, Told, Vec<RefusedMessage>, Nonsense); 4] = [
+        (999, Told::default(), refused(0).to_vec(), Nonsense::Acknowledged { number: 999, next: 1 }),
+        (5, told(Lane::Bulk, 0), Vec::new(), Nonsense::Acknowledged { number: 5, next: 2 }),
+        (1, told(Lane::Bulk, credit + 1), Vec::new(), Nonsense::Credit { granted: credit + 1, most: credit }),
+        (1, told(Lane::Bulk, 0), refused(1).to_vec(), Nonsense::Refused { number: 1 }),
+    ];
+    for (number, told, refusals, nonsense) in cases {
+        let mut world = established();
+        let head = Words { id: 1, refuse: false, place: true }.head(0);
+        let body = Body::Segment(Segment { region: 1, offset: 0, len: 20_000 });
+        let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token(1) };
+        let now = world.now;
+        let connection = &mut world.nodes[0].connection;
+        connection.post(now, message).unwrap();
+        assert!(connection.transmit(now, &mut Vec::new()).is_some());
+        let least = number.min(1);
+        say(&mut world, NEW, |builder| builder.acknowledge([least.max(number)..=number].into_iter(), told, &refusals));
+        assert!(!world.nodes[0].connection.is_established());
+        world.run(|world| world.nodes[1].events.contains(&Event::Dead(Death::GivenUp(CloseReason::Nonsense))));
+        let death = Death::Nonsense(nonsense);
+        assert_eq!(world.nodes[0].events, [Event::Established, Event::Failed(Token(1), death), Event::Dead(death)]);
+        assert_eq!(world.nodes[0].connection.snapshot().standing, Standing::Ended(death));
+    }
 }
 
 /// WIND-4.5: a message that came back as *not present*, and was not taken by then, fails with all others.
@@ -76,7 +87,7 @@ fn what_came_back_fails_with_the_connection() {
         let refused = [RefusedMessage { number, refusal: Refusal::NotPresent }];
         say(&mut world, NEW, |builder| builder.acknowledge([1..=1].into_iter(), Told::default(), &refused));
         match ends {
-            "closed" => say(&mut world, NEW + 1, |builder| builder.close()),
+            "closed" => say(&mut world, NEW + 1, |builder| builder.close(CloseReason::Goodbye)),
             "dead" => world.nodes[0].connection.end(Death::Ended),
             _ => greet(&mut world, 1, 11),
         }
@@ -151,8 +162,13 @@ fn numbers_that_no_datagram_has_are_not_taken_in() {
     }
     assert_eq!(world.nodes[0].connection.statistics().stale, 3);
     assert!(world.nodes[0].connection.is_idle(), "nothing is to be acknowledged");
-    say(&mut world, u64::MAX - 1, |builder| builder.ping());
-    say(&mut world, u64::MAX - 1, |builder| builder.ping());
+    // WIND-3.2, WIND-7.7: one that is too far ahead is no datagram's either.
+    let ahead = NUMBERS_AHEAD_MAX + 1_000_000;
+    say(&mut world, ahead, |builder| builder.ping());
+    assert_eq!(world.nodes[0].connection.statistics().malformed, 1);
+    assert!(world.nodes[0].connection.is_idle());
+    say(&mut world, NUMBERS_AHEAD_MAX, |builder| builder.ping());
+    say(&mut world, NUMBERS_AHEAD_MAX, |builder| builder.ping());
     assert_eq!(world.nodes[0].connection.statistics().duplicate_datagrams, 1);
     assert!(world.nodes[0].connection.transmit(world.now, &mut Vec::new()).is_some());
 }

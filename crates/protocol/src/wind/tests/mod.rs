@@ -14,6 +14,7 @@ mod pairs;
 mod path;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod progress;
 mod refusals;
 mod silence;
 mod world;

@@ -177,6 +177,7 @@ pub struct Node {
     pub connection: Connection,
     pub upper: Oracle,
     pub events: Vec<Event>,
+    pub fallbacks: Vec<Fallback>,
     /// Not scheduled: nothing is called on it.
     pub asleep: bool,
     pub corrupt_seen: u64,
@@ -189,11 +190,15 @@ impl Node {
             connection: Connection::new(settings, me, 1 - rank, 2, now),
             upper: Oracle::default(),
             events: Vec::new(),
+            fallbacks: Vec::new(),
             asleep: false,
             corrupt_seen: 0,
         }
     }
 }
+
+/// Picks datagrams.
+pub type LooksSo = fn(&View<'_>) -> bool;
 
 pub struct World {
     pub nodes: [Node; 2],
@@ -204,6 +209,12 @@ pub struct World {
     /// Nothing gets through to ports for bulk.
     pub one_port_only: bool,
     pub datagrams: u64,
+    /// Datagrams of this node that look so get lost.
+    pub loses: Option<(usize, LooksSo)>,
+    /// Datagrams that a link may send as one, for they follow each other at once and are equally long, get lost.
+    pub loses_trains: bool,
+    /// Datagrams that may bypass the kernel get lost.
+    pub loses_bypassed: bool,
     /// Bytes of the largest datagram that the path to each node carries; larger ones vanish.
     pub fits: [usize; 2],
     /// The sender's system knows, refuses larger ones and says so.
@@ -226,6 +237,9 @@ impl World {
             dead_path: false,
             one_port_only: false,
             datagrams: 0,
+            loses: None,
+            loses_trains: false,
+            loses_bypassed: false,
             fits: [usize::MAX; 2],
             told: false,
             stride: Duration::from_secs(1),
@@ -248,6 +262,18 @@ impl World {
     }
 
     fn emit(&mut self, from: usize) {
+        let mut train: Vec<Arrival> = Vec::new();
+        self.emit_into(from, &mut train);
+        self.send_train(&mut train);
+    }
+
+    /// What a link would send as one arrives, unless it is more than one and trains get lost.
+    fn send_train(&mut self, train: &mut Vec<Arrival>) {
+        let lost = self.loses_trains && train.len() > 1;
+        train.drain(..).filter(|_| !lost).for_each(|arrival| self.channel.send(self.now, arrival));
+    }
+
+    fn emit_into(&mut self, from: usize, train: &mut Vec<Arrival>) {
         for _ in 0..10_000 {
             let due = self.nodes[from].connection.has_due(self.now);
             self.scratch.clear();
@@ -274,7 +300,18 @@ impl World {
                 continue;
             }
             if !(self.dead_path && transmit.path == 0 || self.one_port_only && transmit.port.is_some()) {
-                self.channel.send(self.now, Arrival { to: 1 - from, path: transmit.path, bytes });
+                let view = View::parse(&bytes).unwrap();
+                let bypassed = self.loses_bypassed && transmit.lane == Lane::Small && transmit.mode < SendMode::Plain;
+                if bypassed || self.loses.is_some_and(|(node, lost)| node == from && lost(&view)) {
+                    continue;
+                }
+                if transmit.mode > SendMode::Any || train.last().is_some_and(|before| before.bytes.len() != bytes.len()) {
+                    self.send_train(train);
+                }
+                train.push(Arrival { to: 1 - from, path: transmit.path, bytes });
+                if transmit.mode > SendMode::Any {
+                    self.send_train(train);
+                }
             }
         }
         panic!("transmit does not come to an end");
@@ -322,7 +359,10 @@ impl World {
                 self.emit(n);
             }
             while let Some(event) = self.nodes[n].connection.poll_event() {
-                self.nodes[n].events.push(event);
+                match event {
+                    Event::Fallback(fallback) => self.nodes[n].fallbacks.push(fallback),
+                    other => self.nodes[n].events.push(other),
+                }
             }
         }
         let timers = self.nodes.iter().filter(|node| !node.asleep).filter_map(|node| node.connection.next_timeout());

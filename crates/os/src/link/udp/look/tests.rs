@@ -4,6 +4,7 @@ use super::super::super::{Arrival, Link, Outgoing};
 use super::super::{Bind, Plain};
 use super::*;
 use crate::memory::Gather;
+use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use std::net::SocketAddr;
 
@@ -37,7 +38,7 @@ fn a_quiet_socket_is_heard_beside_a_busy_one() {
 }
 
 fn datagram<'a>(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> {
-    Outgoing { to, lane, head, payload: &Gather::EMPTY, tag: &[] }
+    Outgoing { to, lane, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag: &[] }
 }
 
 /// Neither is bulk, which has a port of its own.

@@ -1,0 +1,176 @@
+//! Why a connection ends.
+
+use super::Class;
+use crate::wire::{Misfit, Refuse};
+use core::fmt;
+use core::time::Duration;
+
+pub use crate::wire::CloseReason;
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Death {
+    /// Nothing heard for the failure time.
+    #[error("nothing was heard from the peer for the failure time")]
+    Silent,
+    /// The peer's process has ended, says the kernel.
+    #[error("its process has ended")]
+    Ended,
+    /// What the peer wrote into memory that it shares with this node makes no sense.
+    #[error("it damaged the memory that it shares with this node")]
+    Damaged,
+    /// The peer was let into memory of this node, was to leave it, and did not.
+    #[error("it was to leave memory of this node, and did not in time: it is stopped there, or does not keep to what is agreed")]
+    Stuck,
+    /// The peer (or this end) said goodbye.
+    #[error("the connection was closed")]
+    Closed,
+    /// A newer process took the peer's place.
+    #[error("the peer was restarted")]
+    Restarted,
+    /// The peer is heard, but acknowledges nothing of what is sent to it (WIND-7.6).
+    #[error("it is heard, but {0}")]
+    NoProgress(Stuck),
+    /// The peer has acknowledged, granted or refused what there never was (WIND-7.8).
+    #[error("what it sends makes no sense: {0}; a datagram was forged or damaged on the way, or the two run different releases")]
+    Nonsense(Nonsense),
+    /// The peer has ended the connection for this reason.
+    #[error("it ended the connection: {0}")]
+    GivenUp(CloseReason),
+    /// The two ends do not fit.
+    #[error("handshake refused: {0}")]
+    Refused(HandshakeRefusal),
+    /// No candidate path was ever answered (WIND-1.8).
+    #[error("no address of the peer ever answered: is it running, and does a firewall let UDP through?")]
+    Unreachable,
+}
+
+/// Two ends that do not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandshakeRefusal {
+    /// In what they differ.
+    pub misfit: Misfit,
+    /// This node's value.
+    pub mine: u64,
+    /// The peer's.
+    pub theirs: u64,
+    /// The peer found out, not we.
+    pub by_peer: bool,
+}
+
+impl HandshakeRefusal {
+    pub(super) fn from_frame(frame: &Refuse) -> HandshakeRefusal {
+        HandshakeRefusal { misfit: frame.misfit, mine: frame.yours, theirs: frame.mine, by_peer: true }
+    }
+}
+
+impl core::fmt::Display for HandshakeRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (mine, theirs) = (self.mine, self.theirs);
+        let by = if self.by_peer { " (found by the peer)" } else { "" };
+        match self.misfit {
+            Misfit::Version => {
+                write!(f, "wire format {mine} here, {theirs} at the peer{by}: run the same release on all nodes")
+            }
+            Misfit::Nodes => write!(f, "{mine} nodes here, {theirs} at the peer{by}: start all nodes as one job"),
+            Misfit::PageSize => write!(f, "pages of {mine} bytes here, {theirs} at the peer{by}: use builds with one page size"),
+            Misfit::ByteOrder => {
+                write!(f, "byte order {mine} here, {theirs} at the peer{by} (1 = little, 2 = big): they cannot share memory")
+            }
+            Misfit::Architecture => write!(
+                f,
+                "architecture {mine} here, {theirs} at the peer{by} (1 = x86-64, 2 = AArch64, 3 = RISC-V 64): use one kind of machine"
+            ),
+            Misfit::Rank => {
+                write!(f, "rank {mine} here, {theirs} at the peer{by}: an address in the job's list belongs to another node")
+            }
+            Misfit::Seal => write!(
+                f,
+                "checksums of kind {mine} here, {theirs} at the peer{by} (0 = header, 1 = full): set OIKAZE_CHECKSUM alike on all nodes"
+            ),
+        }
+    }
+}
+
+/// A peer that is heard and acknowledges nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stuck {
+    /// Datagrams in flight.
+    pub datagrams: usize,
+    /// Messages posted and not settled.
+    pub messages: usize,
+    /// Class and body length of the oldest of them.
+    pub oldest: Option<(Class, u64)>,
+    /// How long nothing was acknowledged.
+    pub lasted: Duration,
+    /// It is the bulk lane; the small one may work.
+    pub bulk: bool,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stuck { datagrams, messages, oldest, lasted, bulk } = self;
+        let lane = if *bulk { "bulk" } else { "small" };
+        let seconds = lasted.as_secs_f64();
+        write!(f, "has acknowledged nothing of {datagrams} {lane} datagrams for {seconds:.1} s; {messages} messages wait")?;
+        if let Some((class, len)) = oldest {
+            write!(f, " (oldest: {class:?}, {len} bytes)")?;
+        }
+        f.write_str(
+            ": something on the way loses them or their acknowledgements; look for a firewall, a narrow MTU or a broken offload \
+             (ethtool -k DEVICE), or try OIKAZE_WITHOUT=gso,frames,lanes",
+        )
+    }
+}
+
+/// What no correct peer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Nonsense {
+    /// It acknowledged a datagram that was never sent.
+    Acknowledged {
+        /// The number that it named.
+        number: u64,
+        /// The next number to be used.
+        next: u64,
+    },
+    /// It granted more credit than it has.
+    Credit {
+        /// Bytes granted in all.
+        granted: u64,
+        /// Bytes that it may have granted by now.
+        most: u64,
+    },
+    /// It refused a message that was never sent.
+    Refused {
+        /// The number that it named.
+        number: u64,
+    },
+}
+
+impl Death {
+    /// What a goodbye to the peer says of it (WIND-7.9).
+    pub(super) fn close_reason(self) -> CloseReason {
+        match self {
+            Death::NoProgress(_) => CloseReason::NoProgress,
+            Death::Nonsense(_) => CloseReason::Nonsense,
+            _ => CloseReason::Goodbye,
+        }
+    }
+
+    /// What a goodbye from the peer means.
+    pub(super) fn by_peer(reason: CloseReason) -> Death {
+        if reason == CloseReason::Goodbye { Death::Closed } else { Death::GivenUp(reason) }
+    }
+}
+
+impl fmt::Display for Nonsense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Nonsense::Acknowledged { number, next } => {
+                write!(f, "it acknowledged datagram {number}, and the next to be sent is {next}")
+            }
+            Nonsense::Credit { granted, most } => write!(f, "it granted {granted} bytes of credit, and has at most {most}"),
+            Nonsense::Refused { number } => write!(f, "it refused message {number}, which was not sent"),
+        }
+    }
+}

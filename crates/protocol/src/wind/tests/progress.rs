@@ -1,0 +1,198 @@
+//! Peers that are heard and acknowledge nothing (WIND-7.6), and fast paths that lose what takes them (WIND-8.10).
+
+use super::channel::Faults;
+use super::world::{LooksSo, Words, World, body};
+use crate::limits::{FAST_PATH_RETRY_MIN, PROGRESS_FAILURE_TIMES};
+use crate::wind::*;
+use crate::wire::{Frame, View};
+use core::time::Duration;
+
+const FAILURE_TIME: Duration = Duration::from_millis(500);
+
+fn settings() -> Settings {
+    Settings { failure_time: FAILURE_TIME, receive_buffer: 8 << 20, ..Settings::default() }
+}
+
+fn small(id: u64) -> Message {
+    let head = Words { id, refuse: false, place: false }.head(0);
+    Message { class: Class::Ordered, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, 8)), token: Token(id) }
+}
+
+fn bulk(id: u64, len: u64) -> Message {
+    let head = Words { id, refuse: false, place: true }.head(0);
+    let body = Body::Segment(Segment { region: id as u32, offset: 0, len });
+    Message { class: Class::Unordered, head, body, ..small(id) }
+}
+
+fn death(world: &World, node: usize) -> Option<Death> {
+    world.nodes[node].events.iter().find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
+}
+
+/// Sender of the datagrams that get lost, which these are, the message that gets stuck, and whether by the bulk lane.
+type Case = (usize, LooksSo, fn(u64) -> Message, bool);
+
+fn carries_content(view: &View<'_>) -> bool {
+    view.frames().flatten().any(|frame| frame.elicits() && !matches!(frame, Frame::Ping))
+}
+
+fn of_the_bulk_lane(view: &View<'_>) -> bool {
+    view.header().lane() == Lane::Bulk
+}
+
+/// WIND-7.6, WIND-7.9: whatever it is that gets lost, the peer is heard all the time, and both ends learn why the connection ended.
+#[test]
+fn peer_that_is_heard_but_acknowledges_nothing_is_given_up_with_what_is_stuck() {
+    let cases: [Case; 3] = [
+        (0, carries_content, small, false),
+        (0, carries_content, |id| bulk(id, 100_000), true),
+        (0, of_the_bulk_lane, |id| bulk(id, 100_000), true),
+    ];
+    for (node, lost, message, in_bulk) in cases {
+        let mut world = World::established(settings(), Faults::default(), 1);
+        world.stride = Duration::from_millis(1);
+        world.loses = Some((node, lost));
+        world.nodes[0].connection.post(world.now, message(1)).unwrap();
+        let begun = world.now;
+        world.run(|world| death(world, 0).is_some());
+        let took = world.now - begun;
+        let Some(Death::NoProgress(stuck)) = death(&world, 0) else { panic!("{:?}", death(&world, 0)) };
+        assert!(took >= FAILURE_TIME * PROGRESS_FAILURE_TIMES && took < FAILURE_TIME * (PROGRESS_FAILURE_TIMES + 2), "{took:?}");
+        assert!(stuck.datagrams > 0 && stuck.messages == 1 && stuck.bulk == in_bulk, "{stuck:?}");
+        assert!(world.nodes[0].events.contains(&Event::Failed(Token(1), Death::NoProgress(stuck))));
+        world.loses = None;
+        world.run(|world| death(world, 1).is_some());
+        assert_eq!(death(&world, 1), Some(Death::GivenUp(CloseReason::NoProgress)));
+    }
+}
+
+/// WIND-7.6: who waits for credit, or is merely slow, makes progress or has nothing outstanding.
+#[test]
+fn slow_path_and_reader_that_does_not_read_are_no_lack_of_progress() {
+    let slow = Settings { credit: 1000, ..settings() };
+    let mut world = World::established(slow, Faults { loss: 0.6, ..Faults::default() }, 2);
+    world.stride = Duration::from_millis(1);
+    for id in 1..10 {
+        world.nodes[0].connection.post(world.now, Message { credited: true, ..small(id) }).unwrap();
+        world.nodes[1].connection.post(world.now, bulk(100 + id, 20_000)).unwrap();
+    }
+    world.run_for(FAILURE_TIME * PROGRESS_FAILURE_TIMES * 4);
+    world.channel.faults.loss = 0.0;
+    world.run_for(FAILURE_TIME * PROGRESS_FAILURE_TIMES * 4);
+    assert_eq!((death(&world, 0), death(&world, 1)), (None, None));
+    assert_eq!(world.nodes[0].connection.snapshot().blocked, 2);
+}
+
+/// WIND-7.4, WIND-7.6: one that slept for longer finds out first whether the peer has answered meanwhile.
+#[test]
+fn own_sleep_is_no_lack_of_progress() {
+    let mut world = World::established(settings(), Faults::default(), 3);
+    world.stride = Duration::from_millis(1);
+    world.nodes[0].connection.post(world.now, small(1)).unwrap();
+    world.step();
+    world.now += FAILURE_TIME * 20;
+    world.run(World::is_idle);
+    world.run_for(FAILURE_TIME);
+    assert_eq!((death(&world, 0), death(&world, 1)), (None, None));
+}
+
+/// WIND-7.6: a wait for what was refused or taken back has ended, however old it is when the next message goes.
+#[test]
+fn refused_and_cancelled_messages_leave_no_wait_behind() {
+    for seed in 0..40 {
+        let mut world = World::established(settings(), Faults { loss: 0.4, reorder: 0.3, ..Faults::default() }, seed);
+        world.stride = Duration::from_millis(1);
+        for id in 1..30 {
+            let head = Words { id, refuse: id % 3 == 0, place: true }.head(0);
+            world.nodes[0].connection.post(world.now, Message { head, ..bulk(id, 5_000) }).unwrap();
+            if id % 4 == 0 {
+                world.nodes[0].connection.cancel(Token(id));
+            }
+        }
+        world.run(World::is_idle);
+        let waits = |world: &World| {
+            world.nodes.each_ref().map(|node| node.connection.sending.both().map(|sending| sending.flight.progress.since()))
+        };
+        world.channel.faults = Faults::default();
+        world.run_for(FAILURE_TIME);
+        assert_eq!(waits(&world), [[None; 2]; 2], "seed {seed}");
+        assert_eq!((death(&world, 0), death(&world, 1)), (None, None), "seed {seed}");
+    }
+}
+
+/// WIND-8.10, WIND-8.12: trains vanish, single datagrams arrive. The transfer ends soon, goes one by one from then on, and the owner is
+/// told once.
+#[test]
+fn path_that_loses_trains_is_used_without_them() {
+    for len in [200_000, 20_000_000] {
+        let mut world = World::established(settings(), Faults::default(), 4);
+        world.stride = Duration::from_millis(1);
+        world.loses_trains = true;
+        let begun = world.now;
+        world.nodes[0].connection.post(world.now, bulk(1, len)).unwrap();
+        world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(1))));
+        let took = world.now - begun;
+        assert!(took < Duration::from_secs(5), "{len} bytes took {took:?}");
+        assert_eq!(world.nodes[0].fallbacks.iter().filter(|told| **told == Fallback::Segmentation).count(), 1);
+    }
+}
+
+/// WIND-8.10: what was avoided is tried again after a long time, by few datagrams; once it works, it is used.
+#[test]
+fn trains_are_tried_again_after_a_long_time() {
+    let mut world = World::established(settings(), Faults::default(), 5);
+    world.loses_trains = true;
+    let transfer = |world: &mut World, id| {
+        world.stride = Duration::from_millis(1);
+        world.nodes[0].connection.post(world.now, bulk(id, 2_000_000)).unwrap();
+        world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(id))));
+        world.stride = Duration::from_millis(50);
+    };
+    transfer(&mut world, 1);
+    let avoided = |world: &World| world.nodes[0].connection.statistics().trains_avoided;
+    assert_eq!(avoided(&world), 1);
+    for (id, factor) in [(2, 1), (3, 2)] {
+        world.run_for(FAST_PATH_RETRY_MIN * factor);
+        transfer(&mut world, id);
+        assert_eq!(avoided(&world), id);
+    }
+    world.loses_trains = false;
+    world.run_for(FAST_PATH_RETRY_MIN * 4);
+    transfer(&mut world, 4);
+    assert_eq!(avoided(&world), 3);
+    assert_eq!(world.nodes[0].fallbacks.iter().filter(|told| **told == Fallback::Segmentation).count(), 1, "told once");
+}
+
+/// WIND-8.10, WIND-8.11: what bypasses the kernel's IP vanishes, and what goes by the socket arrives.
+#[test]
+fn path_that_loses_bypassed_datagrams_is_used_without_bypass() {
+    let mut world = World::established(settings(), Faults::default(), 6);
+    world.stride = Duration::from_millis(1);
+    world.loses_bypassed = true;
+    for id in 1..100 {
+        world.nodes[0].connection.post(world.now, small(id)).unwrap();
+        world.run(World::is_idle);
+    }
+    assert_eq!(world.nodes[0].fallbacks, [Fallback::Bypass]);
+    let before = world.nodes[0].connection.statistics().probe_timeouts;
+    for id in 100..200 {
+        world.nodes[0].connection.post(world.now, small(id)).unwrap();
+        world.run(World::is_idle);
+    }
+    assert_eq!(world.nodes[0].connection.statistics().probe_timeouts, before, "nothing is lost any more");
+}
+
+/// WIND-8.10: ordinary loss, however heavy, is not held against fast paths.
+#[test]
+fn heavy_loss_of_everything_avoids_no_fast_path() {
+    for (seed, loss) in (0..30).flat_map(|seed| [(seed, 0.05), (seed, 0.2)]) {
+        let mut world = World::established(settings(), Faults { loss, ..Faults::default() }, seed);
+        world.stride = Duration::from_millis(1);
+        for id in 1..20 {
+            world.nodes[0].connection.post(world.now, bulk(id, 100_000)).unwrap();
+            world.nodes[0].connection.post(world.now, small(100 + id)).unwrap();
+        }
+        world.run(World::is_idle);
+        let counted = world.nodes[0].connection.statistics();
+        assert_eq!((counted.trains_avoided, counted.bypasses_avoided), (0, 0), "seed {seed}, loss {loss}");
+    }
+}
