@@ -67,6 +67,7 @@ impl Job {
     /// # Errors
     /// No such rank.
     pub fn peer(&self, rank: Rank) -> Result<Peer> {
+        self.node.check_process(|| format!("node {rank}"))?;
         if rank >= self.size() {
             return Err(Error::invalid(
                 format!("node {rank}"),
@@ -265,6 +266,9 @@ impl Job {
     /// What this node has done so far.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
+        if self.node.is_forked() {
+            return NodeStatistics::default();
+        }
         self.node.with_engine(NodeStatistics::of)
     }
 
@@ -277,7 +281,10 @@ impl Job {
 
     /// See [`Job::descriptor`].
     pub fn clear_news(&self) {
-        self.node.news().clear();
+        // The descriptor is the parent's in a child of fork.
+        if !self.node.is_forked() {
+            self.node.news().clear();
+        }
     }
 
     /// Run operations that borrow any memory; all are done, or cut off from it, when this returns.
@@ -300,6 +307,7 @@ impl Job {
         if std::mem::replace(&mut self.left, true) {
             return Ok(());
         }
+        self.node.check_process(|| "leave".into())?;
         // A panicking node does not wait for the others: they learn of it by its goodbye.
         let outcome = match std::thread::panicking() {
             true => Ok(()),
@@ -313,6 +321,10 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
+        // The parent goes on: a child of fork takes nothing down (MEM-24.2).
+        if self.node.is_forked() {
+            return;
+        }
         // The program has been told of what failed before; that leaving fails for the same reason is no news.
         let known = self.node.has_failed();
         if let Err(error) = self.leave_once()

@@ -11,6 +11,7 @@
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
 //! - [`neighbour`]: nodes of one machine, with memory and a Unix socket between them.
+//! - [`origin`]: the identity of a process across fork.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.
 //! - [`process`]: signals as messages, children that cannot outlive their launcher.
 //! - [`remedy()`]: what to do about what the system refuses.
@@ -31,6 +32,7 @@ pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
 pub mod neighbour;
+pub mod origin;
 pub mod probe;
 pub mod process;
 mod remedy;

@@ -24,7 +24,7 @@ const IDLE_LOOKS: u64 = 256;
 const LOOKS_AGAIN: u32 = 3;
 
 impl Node {
-    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.
+    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed, or this is a child of fork.
     pub fn wait<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
         self.wait_for(deadline, Wakes::WithAll, ready)
     }
@@ -35,6 +35,9 @@ impl Node {
     }
 
     fn wait_for<T>(&self, deadline: Option<Instant>, wakes: Wakes, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+        if self.is_forked() {
+            return None;
+        }
         if let Some(value) = ready() {
             return Some(value);
         }

@@ -7,6 +7,7 @@
 mod cork;
 mod deaths;
 mod drive;
+mod forked;
 mod helper;
 mod mailbox;
 mod outcomes;
@@ -23,6 +24,7 @@ mod waiting;
 mod watch;
 mod ways;
 
+pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
@@ -38,6 +40,7 @@ use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
 use oikaze_os::memory::shared::{PageSet, Tracker};
+use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
@@ -57,7 +60,9 @@ pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 
 /// A node, shared by all its threads.
 pub(crate) struct Node {
-    engine: Turnstile<RealEngine>,
+    /// The process that joined.
+    origin: Origin,
+    engine: OriginBound<Turnstile<RealEngine>>,
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
@@ -120,7 +125,8 @@ impl Node {
             pace: straight::Pace::new(passages.count()),
             passages,
             ways: Ways::default(),
-            engine: Turnstile::new(engine),
+            origin: Origin::here(),
+            engine: OriginBound::new(Turnstile::new(engine)),
             submissions,
             role: Role::new(),
             driver: Sleeper::new().map_err(no_event)?,
@@ -158,8 +164,13 @@ impl Node {
         Time(u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Look at or change the engine between turns.
+    /// Look at or change the engine between turns. Callers refuse a child of fork before ([`Node::check_process`]).
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> T {
+        if self.is_forked() {
+            // The engine may be in the middle of a turn of the parent's, and its rings are the parent's.
+            eprintln!("oikaze: using the engine: {} (a defect of Oikaze, please report it); this process ends", self.forked());
+            std::process::abort();
+        }
         let value = look(&mut self.engine.enter());
         // Submissions that found it taken meanwhile.
         self.after_leaving();
@@ -172,6 +183,9 @@ impl Node {
     }
 
     fn run_turns(&self, now: Time, turn: impl FnMut(&mut RealEngine, Time) -> Work) -> Option<Work> {
+        if self.is_forked() {
+            return None;
+        }
         Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
 
@@ -258,6 +272,9 @@ impl Node {
 
     /// Something was settled that no turn knew of.
     pub fn tell_waiters(&self) {
+        if self.is_forked() {
+            return;
+        }
         fence(Ordering::SeqCst);
         self.wake_waiters(true);
         self.driver.wake();
@@ -276,6 +293,9 @@ impl Node {
 
     /// A fence, for this peer or for each: operations that need no engine go through it from here on, until nothing earlier may hold them back.
     pub fn fence(&self, peer: Option<Rank>) {
+        if self.is_forked() {
+            return;
+        }
         self.fences.ask();
         self.note(Request::Fence { peer });
     }
@@ -283,7 +303,7 @@ impl Node {
     /// May an operation take place although the engine does not know of it? Not while a fence may hold it back, nor when the job is over.
     #[inline]
     pub fn may_go_direct(&self) -> bool {
-        self.fences.are_over() && !self.closing.load(Ordering::Relaxed)
+        self.fences.are_over() && !self.closing.load(Ordering::Relaxed) && !self.is_forked()
     }
 
     /// A message for the user, the oldest that fits.
@@ -301,6 +321,9 @@ impl Node {
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
         let mut batch = Vec::new();
         let mut is_late = false;
+        if self.is_forked() {
+            return batch;
+        }
         loop {
             self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
             while batch.len() < wanted
@@ -330,6 +353,9 @@ impl Node {
     /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out. A peer that did not hear it would wait
     /// for us until it takes us for dead.
     pub fn say_goodbye(&self, limit: Duration) {
+        if self.is_forked() {
+            return;
+        }
         let deadline = Instant::now().checked_add(limit);
         let _: Option<()> = self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
         let completion = self.submit(Request::Close, None);
@@ -341,6 +367,9 @@ impl Node {
 
     /// Stop the helper; nothing moves afterwards but by threads that wait.
     pub fn stop(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.closing.store(true, Ordering::SeqCst);
         self.driver.event.signal();
         self.helper.event.signal();

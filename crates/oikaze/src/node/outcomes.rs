@@ -20,6 +20,7 @@ impl Node {
         mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
         limit: Option<Duration>,
     ) -> Result<Value> {
+        self.check_process(|| what.to_string())?;
         if let Some(outcome) = ready() {
             return outcome.map_err(|failure| self.failure(what, failure));
         }
@@ -38,6 +39,7 @@ impl Node {
         match brought {
             Some(Ok(value)) => Ok(value),
             Some(Err(failure)) => Err(self.failure(&what(), failure)),
+            None if self.is_forked() => Err(Error::failed(what(), self.forked())),
             None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
         }
     }

@@ -66,7 +66,7 @@ impl Node {
     /// before must go before.
     pub fn send_straight(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While it watches, each settlement would wake it: a turn tells it that this thread comes often enough to look itself.
-        if self.helper.is_asleep() {
+        if self.helper.is_asleep() || self.is_forked() {
             return None;
         }
         let mut engine = self.engine.try_enter_often()?;
@@ -96,6 +96,9 @@ impl Node {
 
     #[inline]
     fn take_within(&self, looks: usize, from: Option<Rank>) -> Option<Arrived> {
+        if self.is_forked() {
+            return None;
+        }
         let soon = self.pace.soon();
         for look in 0..looks {
             if look > 0 {

@@ -45,7 +45,7 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if self.held {
+        if self.held && !self.node.is_forked() {
             // An error here means that the job is lost; its next synchronisation says so.
             let completion = self.node.submit(Request::Unlock(self.lock), None);
             let _ = self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit);

@@ -5,6 +5,7 @@ use super::seal::{self, From, Seal};
 use crate::job::bootstrap::{Bootstrap, check_key, check_value};
 use crate::job::environment::Place;
 use crate::job::{JobError, Secret, Settings};
+use oikaze_os::origin::Origin;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -47,6 +48,7 @@ pub struct Client {
     shared: Arc<Shared>,
     writer: Mutex<(TcpStream, Seal)>,
     reader: Option<JoinHandle<()>>,
+    origin: Origin,
 }
 
 impl Client {
@@ -82,11 +84,15 @@ impl Client {
         let read = move || read_replies(reading, seal, &theirs);
         let reader = std::thread::Builder::new().name("oikaze job".into()).spawn(read).map_err(JobError::system(doing))?;
         let writer = Mutex::new((stream, Seal::new(key, From::Node)));
-        Ok(Client { place, settings, shared, writer, reader: Some(reader) })
+        Ok(Client { place, settings, shared, writer, reader: Some(reader), origin: Origin::here() })
     }
 
     /// Ask and wait for the answer.
     fn ask(&self, request: &Request, limit: Duration) -> Result<Reply, JobError> {
+        if !self.origin.is_here() {
+            let why = "this process is a child of fork, and the connection is its parent's".into();
+            return Err(JobError::StoreLost { why });
+        }
         let id = {
             let mut state = self.shared.lock();
             if let Some(why) = &state.aborted {
@@ -199,6 +205,10 @@ impl Bootstrap for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        // The connection is the parent's in a child of fork, which has no reading thread either (MEM-24.2).
+        if !self.origin.is_here() {
+            return;
+        }
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // Ends the reading thread too.
         let _ = writer.0.shutdown(Shutdown::Both);

@@ -4,6 +4,7 @@ use super::protocol::{Greeting, HANDSHAKE_MAX, NONCE_LEN, Proof, Reply, Request,
 use super::seal::{self, From, Seal};
 use super::table::Table;
 use crate::job::{JobError, Secret};
+use oikaze_os::origin::Origin;
 use oikaze_protocol::Rank;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -37,6 +38,7 @@ pub struct Server {
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
     port: u16,
+    origin: Origin,
 }
 
 impl Server {
@@ -56,7 +58,7 @@ impl Server {
         let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, start, rests_until, connections };
         let serve = move || doors.serve(Table::new(size));
         let thread = std::thread::Builder::new().name("oikaze store".into()).spawn(serve).map_err(JobError::system(doing))?;
-        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port })
+        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port, origin: Origin::here() })
     }
 
     /// The TCP port it listens on.
@@ -84,6 +86,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // A child of fork has not the thread (MEM-24.2).
+        if !self.origin.is_here() {
+            return;
+        }
         self.wake = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

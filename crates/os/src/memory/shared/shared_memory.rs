@@ -19,6 +19,7 @@ use super::error::SharedError;
 use super::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::{MemoryError, Region, available, memfd};
+use crate::origin::Origin;
 
 /// From this size on it is looked whether there is as much memory; the look costs some 50 µs.
 const CHECKED: usize = 16 << 20;
@@ -49,6 +50,7 @@ pub struct SharedMemory {
     /// One bit a page: the memfd has memory there (a hint: the alias can also make memory appear).
     present: Box<[AtomicU64]>,
     borrows: Borrows,
+    origin: Origin,
 }
 
 impl SharedMemory {
@@ -75,7 +77,8 @@ impl SharedMemory {
         tracker.attach(&view)?;
         let words = (len / PAGE).div_ceil(64);
         let present = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(SharedMemory { name: name.to_owned(), bytes, view, alias, file, tracker, present, borrows: Borrows::default() })
+        let (name, borrows, origin) = (name.to_owned(), Borrows::default(), Origin::here());
+        Ok(SharedMemory { name, bytes, view, alias, file, tracker, present, borrows, origin })
     }
 
     /// The array's number in its job.
@@ -315,7 +318,10 @@ fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        self.release();
+        // The descriptor of userfaultfd that a child of fork inherits acts on the parent's memory (MEM-24.2).
+        if self.origin.is_here() {
+            self.release();
+        }
     }
 }
 
