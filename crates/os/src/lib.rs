@@ -16,6 +16,7 @@
 //! - [`process`]: signals as messages, children that cannot outlive their launcher.
 //! - [`remedy()`]: what to do about what the system refuses.
 //! - [`ring`]: submission and completion rings.
+//! - [`signals`]: threads that run no signal handler of the program's.
 //! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -37,6 +38,7 @@ pub mod probe;
 pub mod process;
 mod remedy;
 pub mod ring;
+pub mod signals;
 #[cfg(test)]
 mod testing;
 pub mod without;

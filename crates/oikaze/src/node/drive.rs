@@ -10,6 +10,7 @@ use crate::role::{Driving, Handover, Wakes};
 use arrayvec::ArrayVec;
 use oikaze_protocol::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A sleeper without a timer looks again after this long, whatever happens.
@@ -88,6 +89,7 @@ impl Node {
         let mut watch = LinkWatch::new(self);
         let mut spun = 0u64;
         loop {
+            self.rounds.store(self.rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             let work = self.turn_for_news(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {

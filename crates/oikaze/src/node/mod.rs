@@ -4,6 +4,7 @@
 //! while there is no driver, and after page faults always. Any thread that submits runs one turn at once, so that nothing waits
 //! to be sent. Who finds the engine taken leaves the work to its holder ([`turnstile`]).
 
+mod calm;
 mod cork;
 mod deaths;
 mod drive;
@@ -48,7 +49,7 @@ use sleeper::Sleeper;
 use spinning::Spinning;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ pub(crate) struct Node {
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
+    /// Rounds that drivers have begun. One that stands still may be in a signal handler that waits for a page.
+    rounds: AtomicU64,
     /// The driver, when it blocks on the socket.
     driver: Sleeper,
     /// The helper, when it watches the socket or the page faults.
@@ -90,6 +93,7 @@ pub(crate) struct Node {
     /// See [`Node::has_failed`].
     failed: AtomicBool,
     mailbox: Mailbox,
+    handlers: calm::HandlersLook,
     deaths: Mutex<Vec<(Rank, Death)>>,
     /// There are some: who waits asks again and again.
     mourns: AtomicBool,
@@ -129,6 +133,7 @@ impl Node {
             engine: OriginBound::new(Turnstile::new(engine)),
             submissions,
             role: Role::new(),
+            rounds: AtomicU64::new(0),
             driver: Sleeper::new().map_err(no_event)?,
             helper: Sleeper::new().map_err(no_event)?,
             news: Event::new().map_err(no_event)?,
@@ -143,6 +148,7 @@ impl Node {
             bootstrap,
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),
+            handlers: calm::HandlersLook::default(),
             deaths: Mutex::default(),
             mourns: AtomicBool::new(false),
             publisher,
@@ -171,7 +177,9 @@ impl Node {
             eprintln!("oikaze: using the engine: {} (a defect of Oikaze, please report it); this process ends", self.forked());
             std::process::abort();
         }
+        let calm = self.engine.calm();
         let value = look(&mut self.engine.enter());
+        drop(calm);
         // Submissions that found it taken meanwhile.
         self.after_leaving();
         value
@@ -186,6 +194,7 @@ impl Node {
         if self.is_forked() {
             return None;
         }
+        let _calm = self.engine.calm_for_turns();
         Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
 

@@ -47,6 +47,7 @@ impl Node {
     /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, node 0 knows who
     /// is late.
     pub fn collective(&self, what: &str, request: Request, limit: Option<Duration>) -> Result<Value> {
+        self.look_at_handlers_soon();
         let completion = self.submit(request, None);
         let late = |waited| {
             let what = match self.with_engine(|engine| (engine.rank(), engine.coherence().late())) {

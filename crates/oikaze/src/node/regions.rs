@@ -32,6 +32,7 @@ impl Node {
         if self.is_forked() {
             return;
         }
+        let _calm = self.engine.calm();
         let Some(mut engine) = self.engine.try_enter() else {
             if let Some(name) = name {
                 self.submissions.push(Submission { request: Request::Withdraw { name }, completion: None, keep: None });

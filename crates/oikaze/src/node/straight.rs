@@ -69,6 +69,7 @@ impl Node {
         if self.helper.is_asleep() || self.is_forked() {
             return None;
         }
+        let _calm = self.engine.calm();
         let mut engine = self.engine.try_enter_often()?;
         if engine.owes_a_look() {
             engine = self.look_around(engine)?;
@@ -109,6 +110,7 @@ impl Node {
                 return Some(arrived);
             }
             if self.passages.have_records() {
+                let _calm = self.engine.calm();
                 self.pace.found_after(look);
                 // Who finds something without waiting for it finds more.
                 return match self.make_ready_at_once(from, look == 0 || soon >= STREAM) {
@@ -147,7 +149,11 @@ impl Node {
     /// A message that is in a neighbour's ring, and is the oldest for whoever asks.
     #[inline]
     pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
-        if self.passages.have_records() { self.make_ready(from, false)?.hand_out() } else { None }
+        if !self.passages.have_records() {
+            return None;
+        }
+        let _calm = self.engine.calm();
+        self.make_ready(from, false)?.hand_out()
     }
 
     #[inline]

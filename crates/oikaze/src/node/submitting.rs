@@ -28,6 +28,7 @@ impl Node {
             return;
         }
         let submission = Submission { request, completion: None, keep: None };
+        let _calm = self.engine.calm();
         let mut settled = 0;
         match self.engine.try_enter() {
             Some(mut engine) if self.submissions.is_empty() => {
@@ -72,6 +73,7 @@ impl Node {
 
     /// Or was it left, to be begun later?
     fn push_at_once(&self, submission: Submission) -> bool {
+        let _calm = self.engine.calm_for_turns();
         let since = cork::hold_post(self.number());
         let (held, now) = (since.is_some(), since.unwrap_or_else(|| self.now()));
         let Some(mut engine) = self.engine.try_enter() else {

@@ -100,6 +100,7 @@ impl<T: Element> SharedArray<T> {
         for run in homes.runs(me, memory.pages(), nodes) {
             memory.populate(run)?;
         }
+        node.expect_handlers();
         let alias = node.with_engine(|engine| {
             if engine.coherence().next_array() != array || engine.pages().get(array).is_some() {
                 return Err(at_the_same_time(name));

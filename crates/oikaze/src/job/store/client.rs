@@ -6,6 +6,7 @@ use crate::job::bootstrap::{Bootstrap, check_key, check_value};
 use crate::job::environment::Place;
 use crate::job::{JobError, Secret, Settings};
 use oikaze_os::origin::Origin;
+use oikaze_os::signals::spawn;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -82,7 +83,7 @@ impl Client {
         let seal = Seal::new(key.clone(), From::Store);
         let theirs = Arc::clone(&shared);
         let read = move || read_replies(reading, seal, &theirs);
-        let reader = std::thread::Builder::new().name("oikaze job".into()).spawn(read).map_err(JobError::system(doing))?;
+        let reader = spawn("oikaze job", read).map_err(JobError::system(doing))?;
         let writer = Mutex::new((stream, Seal::new(key, From::Node)));
         Ok(Client { place, settings, shared, writer, reader: Some(reader), origin: Origin::here() })
     }
@@ -236,10 +237,7 @@ fn race(store: &str, tried: &mut Vec<String>) -> Result<impl Iterator<Item = (So
             Ok(stream) => drop(found.send((address, stream))),
             Err(why) => drop(failed.send(format!("{address}: {why}"))),
         };
-        std::thread::Builder::new()
-            .name("oikaze connect".into())
-            .spawn(connect)
-            .map_err(JobError::system("connect to the job's store"))?;
+        spawn("oikaze connect", connect).map_err(JobError::system("connect to the job's store"))?;
     }
     drop((found, failed));
     // The first stream, or all failures when there is none.

@@ -5,6 +5,7 @@ use super::seal::{self, From, Seal};
 use super::table::Table;
 use crate::job::{JobError, Secret};
 use oikaze_os::origin::Origin;
+use oikaze_os::signals::spawn;
 use oikaze_protocol::Rank;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -57,7 +58,7 @@ impl Server {
         let (start, rests_until, connections) = (Instant::now(), Duration::ZERO, Vec::new());
         let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, start, rests_until, connections };
         let serve = move || doors.serve(Table::new(size));
-        let thread = std::thread::Builder::new().name("oikaze store".into()).spawn(serve).map_err(JobError::system(doing))?;
+        let thread = spawn("oikaze store", serve).map_err(JobError::system(doing))?;
         Ok(Server { commands, wake: Some(wake), thread: Some(thread), port, origin: Origin::here() })
     }
 

@@ -280,12 +280,18 @@ impl SharedMemory {
         }
     }
 
+    fn expect_touches(&self, bytes: &Range<usize>, access: Access) -> Result<(), SharedError> {
+        let pages = (bytes.start / PAGE) as u64..bytes.end.div_ceil(PAGE) as u64;
+        self.tracker.expect_touches(&self.view, pages, access)
+    }
+
     /// Lend elements for reading. A touch of an invalid page waits for its home.
     ///
     /// # Errors
     /// Outside the array, or a live guard of this process writes some of them.
     pub fn slice<T: Pod>(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>, SharedError> {
         let bytes = self.element_bytes::<T>(&elements)?;
+        self.expect_touches(&bytes, Access::Read)?;
         let first = (self.view.base() + bytes.start) as *const T;
         let ticket = self.borrows.borrow(&self.name, bytes, false)?;
         // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on a page and `T`'s size is a
@@ -301,6 +307,7 @@ impl SharedMemory {
     /// Outside the array, or a live guard of this process covers some of them.
     pub fn slice_mut<T: Pod>(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>, SharedError> {
         let bytes = self.element_bytes::<T>(&elements)?;
+        self.expect_touches(&bytes, Access::Write)?;
         let first = (self.view.base() + bytes.start) as *mut T;
         let ticket = self.borrows.borrow(&self.name, bytes, true)?;
         // SAFETY: as in `slice`, and the registry gives these bytes to this guard alone.

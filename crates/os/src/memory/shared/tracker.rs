@@ -170,6 +170,15 @@ pub trait Tracker: Send + Sync + fmt::Debug {
     /// The system call that failed and what to do.
     fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError>;
 
+    /// A thread of the program's is about to touch these pages: makes sure that the touch is noticed where it must be.
+    ///
+    /// # Errors
+    /// The system call that failed and what to do.
+    fn expect_touches(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        let _ = (view, pages, access);
+        Ok(())
+    }
+
     /// Readable when [`faults`](Tracker::faults) has something.
     fn fd(&self) -> BorrowedFd<'_>;
 
