@@ -18,7 +18,7 @@ use super::borrows::{Borrows, ReadGuard, WriteGuard};
 use super::error::SharedError;
 use super::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
-use crate::memory::{MemoryError, Region, available, memfd};
+use crate::memory::{MemoryError, Region, memfd, room};
 use crate::origin::Origin;
 
 /// From this size on it is looked whether there is as much memory; the look costs some 50 µs.
@@ -173,9 +173,7 @@ impl SharedMemory {
 
     /// Give a hole of the memfd its memory.
     fn allocate(&self, offset: usize, len: usize) -> Result<(), MemoryError> {
-        if len >= CHECKED {
-            available::check(len)?;
-        }
+        let _room = if len >= CHECKED { Some(room::reserve(len)?) } else { None };
         memfd::reserve(&self.file, offset, len)
     }
 
