@@ -144,7 +144,7 @@ fn record(kind: libc::c_int, at: usize, len: usize) -> libc::flock {
     record
 }
 
-#[cfg(all(test, not(loom), not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Barrier;
