@@ -96,7 +96,7 @@ fn walk(folder: &Path, file: &mut impl FnMut(&Path, &str)) -> Result<(), String>
 fn parts<'t>(path: &Path, text: &'t str) -> (&'t str, &'t str) {
     let inside = path.strip_prefix(root()).unwrap_or(path);
     let all_tests = inside.starts_with("fuzz") || inside.ends_with("tests.rs");
-    if all_tests || inside.iter().any(|part| part == "tests") {
+    if all_tests || inside.iter().any(|part| part == "tests" || part == "conformance") {
         return ("", text);
     }
     let (code, tests) = text.split_at(text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len()));

@@ -217,6 +217,9 @@ fn advice(failure: &Failure) -> &'static str {
             ". Send it in shorter messages, or put it into a region that the receiver has made"
         }
         Failure::Remote(RmaError::Refused(Refusal::NotPresent)) => ". Try again, or have its owner read them first",
+        Failure::Forked { .. } => {
+            ". Call exec in the child, fork before joining, or use threads; a program that becomes a daemon does so before it joins"
+        }
         Failure::PeerLost { .. } => {
             ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \
              that only stalls needs a longer OIKAZE_FAILURE_TIME"

@@ -47,6 +47,7 @@ impl Job {
     /// A misaligned offset, pages outside a region, ranges with bytes in common, memory lent for reading, a region that is registered no more;
     /// nothing has been changed.
     pub fn exchange(&self, one: &LocalRegion, offset: u64, other: &LocalRegion, other_offset: u64, pages: u64) -> Result<Placed> {
+        self.node.check_process(|| "exchanging pages".into())?;
         let (one_pages, other_pages) = (at(one, offset), at(other, other_offset));
         let mut each = |step: &mut dyn FnMut()| self.node.with_engine(|_| step());
         while_registered(one, other, || {
@@ -60,6 +61,7 @@ impl Job {
     /// # Errors
     /// As [`Job::exchange`].
     pub fn move_pages(&self, from: &LocalRegion, offset: u64, to: &LocalRegion, to_offset: u64, pages: u64) -> Result<Placed> {
+        self.node.check_process(|| "moving pages".into())?;
         let (from_pages, to_pages) = (at(from, offset), at(to, to_offset));
         let mut each = |step: &mut dyn FnMut()| self.node.with_engine(|_| step());
         while_registered(from, to, || {

@@ -58,6 +58,8 @@ impl Fifo {
     /// # Errors
     /// Somebody has written over the FIFO's memory.
     pub fn try_pop(&self, into: &mut Vec<u8>) -> Result<bool> {
+        // A child of fork has a copy of private memory: it would take elements that the parent has too.
+        self.node.check_process(|| format!("taking an element of FIFO \"{}\"", self.name))?;
         Ok(self.queue.try_pop(into)?)
     }
 

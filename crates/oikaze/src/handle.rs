@@ -178,6 +178,7 @@ impl Job {
     /// # Errors
     /// 16,777,216 objects are kept already.
     pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
+        self.node.check_process(|| format!("keeping one {} more", T::WHAT))?;
         let object = Object { what: T::WHAT, object: Arc::new(object) };
         let full =
             || Error::invalid(format!("keeping one {} more", T::WHAT), format!("{PLACES_MAX} objects are kept; release some"));
@@ -189,6 +190,7 @@ impl Job {
     /// # Errors
     /// It was released, is of another job, or is of another kind (MEM-19.2).
     pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
+        self.node.check_process(|| describe(T::WHAT, handle))?;
         let found = self.handles.find(handle, |place| place.object.as_ref().map(|it| (it.what, Arc::clone(&it.object))));
         let (what, object) = found.flatten().ok_or_else(|| unknown(T::WHAT, handle))?;
         let other = |_| Error::invalid(describe(T::WHAT, handle), format!("it is of another kind: {what}"));
@@ -200,6 +202,7 @@ impl Job {
     /// # Errors
     /// It was released already, or is of another job.
     pub fn release(&self, handle: Handle) -> Result<()> {
+        self.node.check_process(|| describe("object", handle))?;
         // Dropped here, not under the lock: that may take the engine.
         self.handles.release(handle).map(drop).ok_or_else(|| unknown("object", handle))
     }

@@ -5,7 +5,7 @@ use crate::handle::Handles;
 use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates, processors_here};
 use crate::job::neighbours::Neighbourhood;
 use crate::job::{self, Bootstrap, Checksum, JobError};
-use crate::node::{Node, RealEngine, Wish};
+use crate::node::{Node, RealEngine, Wish, check_not_forked, note_joined};
 use crate::observe::Publisher;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
@@ -29,6 +29,7 @@ const MEET_TIME: Duration = Duration::from_secs(30);
 /// # Errors
 /// What of the environment makes no sense, what could not be reached, or what this machine does not grant.
 pub fn join() -> Result<Job> {
+    check_not_forked()?;
     join_as(job::find()?)
 }
 
@@ -37,7 +38,9 @@ pub fn join() -> Result<Job> {
 /// # Errors
 /// As [`join`].
 pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
+    check_not_forked()?;
     let bootstrap: Arc<dyn Bootstrap> = Arc::from(bootstrap);
+    note_joined(bootstrap.rank());
     let without = Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
     let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);

@@ -67,6 +67,7 @@ impl Job {
     /// # Errors
     /// No such rank.
     pub fn peer(&self, rank: Rank) -> Result<Peer> {
+        self.node.check_process(|| format!("node {rank}"))?;
         if rank >= self.size() {
             return Err(Error::invalid(
                 format!("node {rank}"),
@@ -275,6 +276,10 @@ impl Job {
     /// # }
     /// ```
     pub fn abort(&self, reason: &str) {
+        // A child of fork may not speak for the node (MEM-24.1).
+        if self.node.check_process(|| "abort".into()).is_err() {
+            return;
+        }
         self.bootstrap.abort(reason);
         self.node.end_aborted(&format!("node {} aborted the job: {reason}", self.rank()));
     }
@@ -289,6 +294,9 @@ impl Job {
     /// What this node has done so far.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
+        if self.node.is_forked() {
+            return NodeStatistics::default();
+        }
         self.node.with_engine(NodeStatistics::of)
     }
 
@@ -301,7 +309,10 @@ impl Job {
 
     /// See [`Job::descriptor`].
     pub fn clear_news(&self) {
-        self.node.news().clear();
+        // The descriptor is the parent's in a child of fork.
+        if !self.node.is_forked() {
+            self.node.news().clear();
+        }
     }
 
     /// Run operations that borrow any memory; all are done, or cut off from it, when this returns.
@@ -323,6 +334,9 @@ impl Job {
     /// This node has failed: the others are told, and it leaves without waiting for them.
     pub(crate) fn fail(mut self, why: &str) {
         self.left = true;
+        if self.node.check_process(|| "leave".into()).is_err() {
+            return;
+        }
         if !self.node.keeps_going() {
             self.abort(why);
         }
@@ -339,6 +353,7 @@ impl Job {
         if std::mem::replace(&mut self.left, true) {
             return Ok(());
         }
+        self.node.check_process(|| "leave".into())?;
         let outcome = if std::thread::panicking() {
             // A node that panics waits for nobody. Survivors that go on learn of it by its goodbye.
             if !self.node.keeps_going() {
@@ -357,6 +372,10 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
+        // The parent goes on: a child of fork takes nothing down (MEM-24.2).
+        if self.node.is_forked() {
+            return;
+        }
         // The program has been told of what failed before; that leaving fails for the same reason is no news.
         let known = self.node.has_failed();
         if let Err(error) = self.leave_once()

@@ -66,6 +66,9 @@ impl Job {
     /// by the errors of their operations. How often something was refused in all, and why, `oikaze top --json` shows.
     #[must_use]
     pub fn refusals(&self) -> Vec<RefusedAccess> {
+        if self.node.is_forked() {
+            return Vec::new();
+        }
         self.node.with_engine(|engine| engine.refusals()).into_iter().map(RefusedAccess::new).collect()
     }
 }

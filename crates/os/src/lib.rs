@@ -11,10 +11,12 @@
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
 //! - [`neighbour`]: nodes of one machine, with memory and a Unix socket between them.
+//! - [`origin`]: the identity of a process across fork.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.
 //! - [`process`]: signals as messages, children that cannot outlive their launcher.
 //! - [`remedy()`]: what to do about what the system refuses.
 //! - [`ring`]: submission and completion rings.
+//! - [`signals`]: threads that run no signal handler of the program's.
 //! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -32,10 +34,12 @@ pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
 pub mod neighbour;
+pub mod origin;
 pub mod probe;
 pub mod process;
 mod remedy;
 pub mod ring;
+pub mod signals;
 #[cfg(test)]
 mod testing;
 pub mod without;

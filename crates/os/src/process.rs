@@ -112,6 +112,30 @@ pub fn isolate(command: &mut Command, bound: bool) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Runs `work` in a child of fork and waits for it: for tests of what a child may do. The child ends without destructors, and
+/// the status is `work`'s; a child that a signal ended has 128 more than the signal's number.
+///
+/// # Errors
+/// The system grants no further process.
+pub fn in_child_of_fork(work: impl FnOnce() -> i32) -> io::Result<i32> {
+    // SAFETY: the C library readies its own locks for the child, which has one thread, and ends here.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let status = work();
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child above, whose number is no other process's until then.
+    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
+        let why = io::Error::last_os_error();
+        if why.kind() != io::ErrorKind::Interrupted {
+            return Err(why);
+        }
+    }
+    Ok(if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) })
+}
+
 /// The name of a signal, e.g. `SIGKILL`; its number if it has none here.
 #[must_use]
 pub fn signal_name(signal: i32) -> String {

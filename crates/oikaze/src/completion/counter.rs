@@ -71,6 +71,9 @@ impl Counter {
 
     /// One that was done when it was begun, of which no turn tells.
     pub(crate) fn count_done(&self) {
+        if self.node.is_forked() {
+            return;
+        }
         self.shared.count(true);
         self.node.tell_waiters();
     }
@@ -78,6 +81,9 @@ impl Counter {
     /// How many have ended so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
+        if self.node.is_forked() {
+            return Counts::default();
+        }
         lock(&self.shared.0).counts
     }
 
@@ -87,6 +93,7 @@ impl Counter {
     /// # Errors
     /// The time limit passed (the job's, if none is given), or this node has left the job, whose operations have all ended then.
     pub fn wait(&self, ended: u64, limit: Option<Duration>) -> Result<Counts> {
+        self.node.check_process(|| "waiting for a counter".into())?;
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
         let ready = || Some(self.counts()).filter(|counts| counts.ended() >= ended);

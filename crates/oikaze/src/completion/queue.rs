@@ -79,6 +79,9 @@ impl CompletionQueue {
 
     /// One that was done when it was begun, of which no turn tells.
     pub(crate) fn take_done(&self, context: u64, bits: u64) {
+        if self.node.is_forked() {
+            return;
+        }
         self.shared.push(Entry { context, outcome: Ok(bits) });
         self.node.tell_waiters();
     }
@@ -86,6 +89,9 @@ impl CompletionQueue {
     /// How many wait to be read.
     #[must_use]
     pub fn len(&self) -> usize {
+        if self.node.is_forked() {
+            return 0;
+        }
         lock(&self.shared.0).entries.len()
     }
 
@@ -97,6 +103,9 @@ impl CompletionQueue {
 
     /// Move all that are there behind what is in `into`, in the order in which they ended; how many.
     pub fn poll(&self, into: &mut Vec<Completed>) -> usize {
+        if self.node.is_forked() {
+            return 0;
+        }
         self.take(0).map_or(0, |entries| self.tell(entries, into))
     }
 
@@ -130,6 +139,7 @@ impl CompletionQueue {
     /// The time limit passed (the job's, if none is given), or this node has left the job, whose operations have all ended then; what is there
     /// stays.
     pub fn wait(&self, at_least: usize, limit: Option<Duration>, into: &mut Vec<Completed>) -> Result<usize> {
+        self.node.check_process(|| "waiting in a completion queue".into())?;
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
         if let Some(entries) = self.take(at_least) {

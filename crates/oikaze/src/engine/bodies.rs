@@ -164,8 +164,12 @@ impl Bodies {
 
     fn keep(&self, mut buffer: Vec<u8>) {
         buffer.clear();
+        // A busy pool does without the buffer. (In a child of fork the lock may be held for ever: MEM-24.2.)
+        let Ok(mut kept) = self.0.try_lock() else { return };
+        let displaced = kept.put(buffer);
         // Freed after the lock has been let go.
-        let _displaced = self.kept().put(buffer);
+        drop(kept);
+        drop(displaced);
     }
 }
 

@@ -67,6 +67,12 @@ pub enum Failure {
     /// The job has ended here.
     #[error("this node has left the job")]
     Left,
+    /// This process is a child of fork, and not the node.
+    #[error("this process is a child of fork of node {rank}, and only the process that joined may use the job")]
+    Forked {
+        /// Rank of the process that joined.
+        rank: Rank,
+    },
     /// The machine said no (memory, system call).
     #[error("{0}")]
     Machine(String),

@@ -10,6 +10,7 @@ use crate::role::{Driving, Handover, Wakes};
 use arrayvec::ArrayVec;
 use oikaze_protocol::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A sleeper without a timer looks again after this long, whatever happens.
@@ -24,7 +25,7 @@ const IDLE_LOOKS: u64 = 256;
 const LOOKS_AGAIN: u32 = 3;
 
 impl Node {
-    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed.
+    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed, or this is a child of fork.
     pub fn wait<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
         self.wait_for(deadline, Wakes::WithAll, ready)
     }
@@ -35,6 +36,9 @@ impl Node {
     }
 
     fn wait_for<T>(&self, deadline: Option<Instant>, wakes: Wakes, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+        if self.is_forked() {
+            return None;
+        }
         if let Some(value) = ready() {
             return Some(value);
         }
@@ -85,6 +89,7 @@ impl Node {
         let mut watch = LinkWatch::new(self);
         let mut spun = 0u64;
         loop {
+            self.rounds.store(self.rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             let work = self.turn_for_news(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {

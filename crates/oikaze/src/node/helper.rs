@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("oikaze".into()).spawn(move || {
+    oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
         if let EngineMode::Thread { core } = node.waiting.mode {
             node.drive_for_good(core);
@@ -40,19 +40,31 @@ impl Node {
         let mut watch = LinkWatch::new(self);
         let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
         let mut fetched = 0;
+        // Rounds of drivers when faults came last, until a driver has begun another one.
+        let (mut faulted_at, mut stands_still) = (None, false);
         while !self.closing.load(Ordering::SeqCst) {
+            faulted_at = faulted_at.filter(|rounds| *rounds == self.rounds.load(Ordering::Relaxed));
             let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
                 Sleep::Watch => {
                     timers.set_lax(false);
+                    stands_still = false;
                     (true, self.watch(&mut watch))
                 }
                 Sleep::Away(limit) => {
                     watch.release();
                     // Whoever drives keeps its core.
                     timers.set_lax(true);
-                    let faults = self.poll(&self.helper, false, true, limit);
+                    // A driver that stands still may be in a signal handler that waits for a page: then nobody watches the socket.
+                    let limit = if faulted_at.is_some() { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
+                    let faults = self.poll(&self.helper, stands_still, true, limit);
                     self.helper.wake_up();
-                    (false, faults)
+                    if faults {
+                        (faulted_at, stands_still) = (Some(self.rounds.load(Ordering::Relaxed)), false);
+                    } else {
+                        let rounds = self.rounds.load(Ordering::Relaxed);
+                        stands_still = faulted_at == Some(rounds);
+                    }
+                    (stands_still, faults)
                 }
             };
             self.role.helper_woke();
@@ -60,7 +72,7 @@ impl Node {
                 self.take_faults();
             }
             // Back from away it looks at the role first: to watch returns at once if there is something to do.
-            if (faults || (watched && self.role.helper_may_watch()))
+            if (faults || (watched && (stands_still || self.role.helper_may_watch())))
                 && let Some(work) = self.try_turn(self.now())
                 && work.received + work.settled > 0
             {

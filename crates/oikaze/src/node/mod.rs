@@ -4,9 +4,11 @@
 //! while there is no driver, and after page faults always. Any thread that submits runs one turn at once, so that nothing waits
 //! to be sent. Who finds the engine taken leaves the work to its holder ([`turnstile`]).
 
+mod calm;
 mod cork;
 mod departures;
 mod drive;
+mod forked;
 mod helper;
 mod leave;
 mod mailbox;
@@ -25,6 +27,7 @@ mod watch;
 mod ways;
 
 pub(crate) use departures::Needs;
+pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
@@ -40,13 +43,14 @@ use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
 use oikaze_os::memory::shared::{PageSet, Tracker};
+use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use sleeper::Sleeper;
 use spinning::Spinning;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -58,12 +62,16 @@ pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 
 /// A node, shared by all its threads.
 pub(crate) struct Node {
-    engine: Turnstile<RealEngine>,
     /// Failures that no caller has been told of.
     pub(crate) untaken: Arc<Untaken>,
+    /// The process that joined.
+    origin: Origin,
+    engine: OriginBound<Turnstile<RealEngine>>,
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
+    /// Rounds that drivers have begun. One that stands still may be in a signal handler that waits for a page.
+    rounds: AtomicU64,
     /// The driver, when it blocks on the socket.
     driver: Sleeper,
     /// The helper, when it watches the socket or the page faults.
@@ -90,6 +98,7 @@ pub(crate) struct Node {
     mailbox: Mailbox,
     departures: departures::Departures,
     keeps_going: AtomicBool,
+    handlers: calm::HandlersLook,
     publisher: Publisher,
     closing: AtomicBool,
     /// All operations have ended, and nothing comes any more.
@@ -123,9 +132,11 @@ impl Node {
             passages,
             ways: Ways::default(),
             untaken: Arc::clone(engine.untaken()),
-            engine: Turnstile::new(engine),
+            origin: Origin::here(),
+            engine: OriginBound::new(Turnstile::new(engine)),
             submissions,
             role: Role::new(),
+            rounds: AtomicU64::new(0),
             driver: Sleeper::new().map_err(no_event)?,
             helper: Sleeper::new().map_err(no_event)?,
             news: Event::new().map_err(no_event)?,
@@ -142,6 +153,7 @@ impl Node {
             mailbox: Mailbox::default(),
             departures: departures::Departures::default(),
             keeps_going: AtomicBool::new(false),
+            handlers: calm::HandlersLook::default(),
             publisher,
             closing: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -161,9 +173,16 @@ impl Node {
         Time(u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Look at or change the engine between turns.
+    /// Look at or change the engine between turns. Callers refuse a child of fork before ([`Node::check_process`]).
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> T {
+        if self.is_forked() {
+            // The engine may be in the middle of a turn of the parent's, and its rings are the parent's.
+            eprintln!("oikaze: using the engine: {} (a defect of Oikaze, please report it); this process ends", self.forked());
+            std::process::abort();
+        }
+        let calm = self.engine.calm();
         let value = look(&mut self.engine.enter());
+        drop(calm);
         // Submissions that found it taken meanwhile.
         self.after_leaving();
         value
@@ -175,6 +194,10 @@ impl Node {
     }
 
     fn run_turns(&self, now: Time, turn: impl FnMut(&mut RealEngine, Time) -> Work) -> Option<Work> {
+        if self.is_forked() {
+            return None;
+        }
+        let _calm = self.engine.calm_for_turns();
         Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
 
@@ -267,6 +290,9 @@ impl Node {
 
     /// Something was settled that no turn knew of.
     pub fn tell_waiters(&self) {
+        if self.is_forked() {
+            return;
+        }
         fence(Ordering::SeqCst);
         self.wake_waiters(true);
         self.driver.wake();
@@ -290,6 +316,9 @@ impl Node {
 
     /// A fence, for this peer or for each: operations that need no engine go through it from here on, until nothing earlier may hold them back.
     pub fn fence(&self, peer: Option<Rank>) {
+        if self.is_forked() {
+            return;
+        }
         self.fences.ask();
         self.note(Request::Fence { peer });
     }
@@ -297,7 +326,7 @@ impl Node {
     /// May an operation take place although the engine does not know of it? Not while a fence may hold it back, nor when the job is over.
     #[inline]
     pub fn may_go_direct(&self) -> bool {
-        self.fences.are_over() && !self.closing.load(Ordering::Relaxed)
+        self.fences.are_over() && !self.closing.load(Ordering::Relaxed) && !self.is_forked()
     }
 
     /// A message for the user, the oldest that fits.
@@ -315,6 +344,9 @@ impl Node {
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
         let mut batch = Vec::new();
         let mut is_late = false;
+        if self.is_forked() {
+            return batch;
+        }
         loop {
             self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
             while batch.len() < wanted
@@ -344,6 +376,9 @@ impl Node {
     /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out. A peer that did not hear it would wait
     /// for us until it takes us for dead.
     pub fn say_goodbye(&self, limit: Duration) {
+        if self.is_forked() {
+            return;
+        }
         let deadline = Instant::now().checked_add(limit);
         let _: Option<()> = self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
         let completion = self.submit(Request::Close, None);
@@ -355,6 +390,9 @@ impl Node {
 
     /// Stop the helper; nothing moves afterwards but by threads that wait.
     pub fn stop(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.closing.store(true, Ordering::SeqCst);
         self.driver.event.signal();
         self.helper.event.signal();

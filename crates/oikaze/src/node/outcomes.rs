@@ -20,6 +20,7 @@ impl Node {
         mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
         limit: Option<Duration>,
     ) -> Result<Value> {
+        self.check_process(|| what.to_string())?;
         if let Some(outcome) = ready() {
             return outcome.map_err(|failure| self.failure(what, failure));
         }
@@ -38,6 +39,7 @@ impl Node {
         match brought {
             Some(Ok(value)) => Ok(value),
             Some(Err(failure)) => Err(self.failure(&what(), failure)),
+            None if self.is_forked() => Err(Error::failed(what(), self.forked())),
             None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
         }
     }
@@ -45,6 +47,7 @@ impl Node {
     /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, node 0 knows who
     /// is late.
     pub fn collective(&self, what: &str, request: Request, limit: Option<Duration>) -> Result<Value> {
+        self.look_at_handlers_soon();
         let completion = self.submit(request, None);
         let late = |waited| {
             let what = match self.with_engine(|engine| (engine.rank(), engine.coherence().late())) {

@@ -17,6 +17,9 @@ impl Node {
 
     /// Give a region a name; one that was given up before is free.
     pub fn publish(&self, name: &str, published: Published) -> Result<(), Failure> {
+        if self.is_forked() {
+            return Err(self.forked());
+        }
         self.with_engine(|engine| {
             // That may have been left to somebody else's turn.
             engine.begin_waiting(self.now());
@@ -26,6 +29,10 @@ impl Node {
 
     /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it is then left to.
     pub fn forget_region(&self, region: RegionId, name: Option<String>) {
+        if self.is_forked() {
+            return;
+        }
+        let _calm = self.engine.calm();
         let Some(mut engine) = self.engine.try_enter() else {
             if let Some(name) = name {
                 self.submissions.push(Submission { request: Request::Withdraw { name }, completion: None, keep: None });

@@ -66,9 +66,10 @@ impl Node {
     /// before must go before.
     pub fn send_straight(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While it watches, each settlement would wake it: a turn tells it that this thread comes often enough to look itself.
-        if self.helper.is_asleep() {
+        if self.helper.is_asleep() || self.is_forked() {
             return None;
         }
+        let _calm = self.engine.calm();
         let mut engine = self.engine.try_enter_often()?;
         if engine.owes_a_look() {
             engine = self.look_around(engine)?;
@@ -96,6 +97,9 @@ impl Node {
 
     #[inline]
     fn take_within(&self, looks: usize, from: Option<Rank>) -> Option<Arrived> {
+        if self.is_forked() {
+            return None;
+        }
         let soon = self.pace.soon();
         for look in 0..looks {
             if look > 0 {
@@ -106,6 +110,7 @@ impl Node {
                 return Some(arrived);
             }
             if self.passages.have_records() {
+                let _calm = self.engine.calm();
                 self.pace.found_after(look);
                 // Who finds something without waiting for it finds more.
                 return match self.make_ready_at_once(from, look == 0 || soon >= STREAM) {
@@ -144,7 +149,11 @@ impl Node {
     /// A message that is in a neighbour's ring, and is the oldest for whoever asks.
     #[inline]
     pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
-        if self.passages.have_records() { self.make_ready(from, false)?.hand_out() } else { None }
+        if !self.passages.have_records() {
+            return None;
+        }
+        let _calm = self.engine.calm();
+        self.make_ready(from, false)?.hand_out()
     }
 
     #[inline]

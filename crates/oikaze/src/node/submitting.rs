@@ -32,7 +32,11 @@ impl Node {
 
     /// Ask for something that takes effect at once and sends nothing: no turn is run for it.
     pub fn note(&self, request: Request) {
+        if self.is_forked() {
+            return;
+        }
         let submission = Submission { request, completion: None, keep: None };
+        let _calm = self.engine.calm();
         let mut settled = 0;
         match self.engine.try_enter() {
             Some(mut engine) if self.submissions.is_empty() => {
@@ -53,8 +57,19 @@ impl Node {
     /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
     /// requests are taken up in their order.
     pub fn push(&self, submission: Submission) {
+        if self.is_forked() {
+            return self.refuse(&submission);
+        }
         if !self.push_at_once(submission) && self.submissions.len() > LEFT_MAX {
             self.begin_what_was_left();
+        }
+    }
+
+    /// A child of fork hears at once that nothing is done for it.
+    #[cold]
+    fn refuse(&self, submission: &Submission) {
+        if let Some(completion) = &submission.completion {
+            completion.settle(Err(self.forked()));
         }
     }
 
@@ -66,6 +81,7 @@ impl Node {
 
     /// Or was it left, to be begun later?
     fn push_at_once(&self, submission: Submission) -> bool {
+        let _calm = self.engine.calm_for_turns();
         let since = cork::hold_post(self.number());
         let (held, now) = (since.is_some(), since.unwrap_or_else(|| self.now()));
         let Some(mut engine) = self.engine.try_enter() else {
@@ -92,6 +108,9 @@ impl Node {
 
     /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time, and the helper would only be in its way.
     pub(super) fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
+        if self.is_forked() {
+            return;
+        }
         let driving = self.role.try_drive(now.0);
         let work = turns();
         if let Some(driving) = driving {
@@ -129,6 +148,9 @@ impl Node {
 
     /// A turn, by this thread or whoever is in the engine, for what a batch has held back.
     pub(super) fn send_what_was_held(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.engine.ask();
         let now = self.now();
         self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));

@@ -11,21 +11,60 @@
 
 use crate::sync::{AtomicU64, Ordering};
 use oikaze_os::cpu::{Gate, Inside as InsideGate};
+use oikaze_os::signals::SignalsBlocked;
 use oikaze_protocol::time::Time;
+use std::sync::atomic::{AtomicU8 as StdAtomicU8, Ordering as StdOrdering};
 
 /// Being in.
 pub(super) type Inside<'t, T> = InsideGate<'t, T>;
 
+/// During which entries the thread inside runs no signal handlers. One that touches a page of a shared array would wait for a turn,
+/// and so for itself (COH-8.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Calm {
+    /// No array exists.
+    Never = 0,
+    /// Arrays exist: during turns.
+    Turns = 1,
+    /// The program has handlers: also during entries that are too short to be worth two system calls otherwise.
+    Always = 2,
+}
+
 /// What one thread at a time is in.
 pub(super) struct Turnstile<T> {
     gate: Gate<T>,
+    /// Which entries signals are kept out of, as a [`Calm`].
+    calm: StdAtomicU8,
     /// When a turn is due at the latest, as of the latest turn. Written by whoever is in.
     next: AtomicU64,
 }
 
 impl<T> Turnstile<T> {
     pub fn new(inside: T) -> Turnstile<T> {
-        Turnstile { gate: Gate::new(inside), next: AtomicU64::new(u64::MAX) }
+        Turnstile { gate: Gate::new(inside), calm: StdAtomicU8::new(Calm::Never as u8), next: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Keeps signal handlers out of this thread during entries of this kind from now on; never fewer than before.
+    pub fn keep_calm(&self, calm: Calm) {
+        self.calm.fetch_max(calm as u8, StdOrdering::Relaxed);
+    }
+
+    /// Called before a short entry: what is returned is dropped after it.
+    #[inline]
+    #[must_use]
+    pub fn calm(&self) -> Option<SignalsBlocked> {
+        self.calm_at(Calm::Always)
+    }
+
+    /// The same, before turns.
+    #[must_use]
+    pub fn calm_for_turns(&self) -> Option<SignalsBlocked> {
+        self.calm_at(Calm::Turns)
+    }
+
+    #[inline]
+    fn calm_at(&self, least: Calm) -> Option<SignalsBlocked> {
+        (self.calm.load(StdOrdering::Relaxed) >= least as u8).then(SignalsBlocked::begin)
     }
 
     /// Wait until it is free. Who leaves without having run turns asks whether it [is asked](Turnstile::is_asked) for one.

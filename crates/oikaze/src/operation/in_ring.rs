@@ -94,6 +94,9 @@ impl InRing<'_> {
     }
 
     pub fn tell(&self, sink: Box<dyn Sink>) {
+        if self.way.node().is_some_and(|node| node.is_forked()) {
+            return;
+        }
         let completion = Completion::telling(sink);
         match (self.outcome(), self.way.node()) {
             (None, Some(node)) => {

@@ -9,6 +9,9 @@ impl LocalRegion {
     /// Have the end of the registration wait for this exchange, whatever its steps: between two of them no operation is under way. `None`: it is
     /// registered no more.
     pub(crate) fn exchanging<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        if self.inner.node.is_forked() {
+            return None;
+        }
         let inside = self.inner.direct.enter()?;
         let outcome = work();
         drop(inside);

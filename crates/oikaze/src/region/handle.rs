@@ -62,7 +62,7 @@ impl LocalRegion {
     /// How other nodes can name this region.
     #[must_use]
     pub fn remote_id(&self) -> RemoteId {
-        let (node, len) = (self.inner.node.with_engine(|engine| engine.rank()), self.len() as u64);
+        let (node, len) = (self.inner.node.rank(), self.len() as u64);
         RemoteId { key: self.key(), len, node, rights: self.rights() }
     }
 }
@@ -83,6 +83,7 @@ impl Job {
     /// # Errors
     /// It is registered no more.
     pub fn region(&self, id: RegionId) -> Result<LocalRegion> {
+        self.node.check_process(|| format!("region number {:#x}", id.to_bits()))?;
         let holder = self.node.with_engine(|engine| engine.memory().resolve(id).and_then(|(_, _, holder)| holder));
         let inner = holder.and_then(|holder| holder.downcast::<Inner>().ok());
         let gone = || Error::invalid(format!("region number {:#x}", id.to_bits()), MemoryError::NotRegistered.to_string());
@@ -142,6 +143,7 @@ impl Job {
 
     /// The bytes of our own region that an operation uses, and what keeps them meanwhile (MEM-1.5).
     fn resolve(&self, what: &What, id: RegionId, offset: u64, len: u64, right: Rights) -> Result<(Segment, Option<Holder>)> {
+        self.node.check_process(|| what.to_string())?;
         let found = self.node.with_engine(|engine| {
             let (slot, region, holder) = engine.memory().resolve(id)?;
             Some((slot, region.len() as u64, holder, region.may_be_absent().then(|| region.clone())))

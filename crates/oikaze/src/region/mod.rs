@@ -47,6 +47,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // In a child of fork the lock of the name may be held for ever.
+        if self.node.is_forked() {
+            return;
+        }
         let name = self.take_name();
         self.node.forget_region(self.registered.id, name);
     }
@@ -84,6 +88,7 @@ impl LocalRegion {
             let (node, name) = (Arc::clone(node), Mutex::new(name));
             Ok(Self::hold(engine, Inner { node, region, registered, limit, name, direct: Hazard::default() }))
         };
+        node.check_process(|| "registering a region".into())?;
         node.with_engine(registered)
     }
 
@@ -171,6 +176,9 @@ impl RegionSlice {
     #[inline]
     pub(crate) fn use_directly(&self, act: impl FnOnce(&[u8]) -> bool) -> bool {
         let inner = &*self.region.inner;
+        if inner.node.is_forked() {
+            return false;
+        }
         let Some(_inside) = inner.direct.enter() else { return false };
         inner.region.with_bytes(self.range.start as u64, self.range.len() as u64, act).is_ok_and(|done| done)
     }
@@ -179,6 +187,9 @@ impl RegionSlice {
     #[inline]
     pub(crate) fn fill_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
         let inner = &*self.region.inner;
+        if inner.node.is_forked() {
+            return false;
+        }
         let Some(_inside) = inner.direct.enter() else { return false };
         act(&inner.region, self.range.start as u64, self.range.len() as u64)
     }

@@ -28,9 +28,12 @@ impl LocalRegion {
         slot.and_then(|slot| engine.memory().rights(slot)).unwrap_or(Rights::NONE)
     }
 
-    /// What peers may do, on every page that [`LocalRegion::protect`] has not singled out.
+    /// What peers may do, on every page that [`LocalRegion::protect`] has not singled out. Nothing, in a child of fork.
     #[must_use]
     pub fn rights(&self) -> Rights {
+        if self.inner.node.is_forked() {
+            return Rights::NONE;
+        }
         self.inner.node.with_engine(|engine| self.granted(engine))
     }
 
@@ -52,6 +55,7 @@ impl LocalRegion {
     }
 
     fn change_rights(&self, pages: Option<Range<u64>>, rights: Rights) -> Result<()> {
+        self.inner.node.check_process(|| "changing the rights of a region".into())?;
         self.inner.node.change_engine(|engine| {
             let slot = self.slot(engine).ok_or(MemoryError::NotRegistered)?;
             engine.set_rights(slot, pages, rights)
@@ -67,6 +71,7 @@ impl LocalRegion {
     /// # Errors
     /// Shorter than it is, or longer than its capacity; not enough memory.
     pub fn grow(&self, len: usize) -> Result<()> {
+        self.inner.node.check_process(|| "growing a region".into())?;
         self.inner.region.grow(len)?;
         self.tell_peers();
         Ok(())
@@ -135,6 +140,7 @@ impl LocalRegion {
     /// The end of the registration but for its entry; the name it had.
     fn retire(&self) -> Result<Option<String>> {
         let node = &self.inner.node;
+        node.check_process(|| "deregistering a region".into())?;
         // Peers: their key means nothing any more, answers to them are withdrawn. What this node asks for with it from here on is refused.
         let name = node.change_engine(|engine| {
             // What it was asked for before may not be begun yet.

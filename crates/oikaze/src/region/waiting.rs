@@ -36,7 +36,8 @@ impl LocalRegion {
         limit: Option<Duration>,
         mut until: impl FnMut(u64) -> bool,
     ) -> Result<u64> {
-        let Inner { region, limit: of_job, .. } = &*self.inner;
+        let Inner { node, region, limit: of_job, .. } = &*self.inner;
+        node.check_process(|| format!("waiting for the word at offset {offset} of a region"))?;
         let limit = limit.or(*of_job);
         let (mut begun, mut changes) = (None, 0);
         let mut word = region.load_u64(offset)?;

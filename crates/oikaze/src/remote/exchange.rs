@@ -42,6 +42,7 @@ impl RemoteRegion {
     /// threads make mappings at that moment: an error says so.
     /// Deregistering `here` meanwhile ends the exchange after the step that is under way.
     pub fn exchange(&self, offset: u64, here: &LocalRegion, here_offset: u64, pages: u64) -> Result<Placed> {
+        self.peer.node.check_process(|| "exchanging pages".into())?;
         let len = check(Pages { region: here, offset: here_offset }, pages)?;
         let page = page_size() as u64;
         if !offset.is_multiple_of(page) {

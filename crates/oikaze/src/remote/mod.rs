@@ -57,6 +57,9 @@ impl Peer {
     /// Where its datagrams go; nowhere for this node itself.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
+        if self.node.is_forked() {
+            return None;
+        }
         self.node.with_engine(|engine| engine.address_of(self.rank))
     }
 
@@ -64,6 +67,9 @@ impl Peer {
     /// round trips and messages took; nothing for this node itself.
     #[must_use]
     pub fn report(&self) -> Option<PeerPage> {
+        if self.node.is_forked() {
+            return None;
+        }
         self.node.with_engine(|engine| PeerPage::of(engine, self.rank))
     }
 

@@ -56,6 +56,7 @@ impl<T: Element> SharedArray<T> {
         limit: Option<Duration>,
     ) -> Result<Self> {
         let what = format!("declare array \"{name}\"");
+        node.check_process(|| what.clone())?;
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let element = coherence::Element { kind: T::KIND, size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX) };
         let declaration = Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
@@ -99,6 +100,7 @@ impl<T: Element> SharedArray<T> {
         for run in homes.runs(me, memory.pages(), nodes) {
             memory.populate(run)?;
         }
+        node.expect_handlers();
         let alias = node.with_engine(|engine| {
             if engine.coherence().next_array() != array || engine.pages().get(array).is_some() {
                 return Err(at_the_same_time(name));
@@ -167,6 +169,7 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// Out of range; a write guard of this process overlaps.
     pub fn read_lazily(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
+        self.check_process()?;
         Ok(ReadGuard(self.memory.slice(elements)?))
     }
 
@@ -175,10 +178,17 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// Out of range; another guard of this process overlaps.
     pub fn write_lazily(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
+        self.check_process()?;
         Ok(WriteGuard(self.memory.slice_mut(elements)?))
     }
 
+    /// Fails in a child of fork, which has no view of the array (MEM-24.3).
+    fn check_process(&self) -> Result<()> {
+        self.node.check_process(|| format!("using array \"{}\"", self.name))
+    }
+
     fn make_valid(&self, elements: &Range<usize>, access: Access) -> Result<()> {
+        self.check_process()?;
         if elements.start > elements.end || elements.end > self.len {
             return Err(Error::invalid(
                 format!("elements {}..{} of array \"{}\"", elements.start, elements.end, self.name),

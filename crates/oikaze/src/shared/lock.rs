@@ -17,6 +17,7 @@ pub struct LockGuard {
 
 impl LockGuard {
     pub(crate) fn acquire(node: &Arc<Node>, lock: u64, limit: Option<Duration>) -> Result<Self> {
+        node.look_at_handlers_soon();
         let completion = node.submit(Request::Lock(lock), None);
         let outcome = node.outcome(&format_args!("lock {lock}"), &completion, limit);
         if let Err(error @ Error::Timeout { .. }) = outcome {
@@ -45,7 +46,7 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if self.held {
+        if self.held && !self.node.is_forked() {
             // An error here means that the job is lost; its next synchronisation says so.
             let completion = self.node.submit(Request::Unlock(self.lock), None);
             let _ = self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit);

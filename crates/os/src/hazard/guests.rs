@@ -13,6 +13,7 @@ use super::PLACES;
 use super::models::place;
 #[cfg(not(all(test, loom)))]
 use super::place;
+use crate::origin::Origin;
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicUsize, fence};
 use std::fmt;
@@ -46,6 +47,7 @@ struct House<T> {
     counts: [Count; PLACES],
     /// Guests that no count holds, and the host.
     others: AtomicUsize,
+    origin: Origin,
 }
 
 /// How many more have come than gone in one thread, which alone writes it: below zero where others brought them. The sum means something.
@@ -72,7 +74,7 @@ impl<T> Host<T> {
             number
         };
         let counts = std::array::from_fn(|_| Count(AtomicUsize::new(0)));
-        let house = House { inside, hazard: Hazard::default(), counts, others: AtomicUsize::new(HOST) };
+        let house = House { inside, hazard: Hazard::default(), counts, others: AtomicUsize::new(HOST), origin: Origin::here() };
         HOUSE[usize::from(number)].store(Box::into_raw(Box::new(house)).cast(), Ordering::Relaxed);
         Some(Host(number, PhantomData))
     }
@@ -137,6 +139,10 @@ impl<T> House<T> {
 impl<T> Drop for Host<T> {
     fn drop(&mut self) {
         let house = self.house();
+        // Threads that a child of fork does not have stay inside for ever there (MEM-24.2).
+        if !house.origin.is_here() {
+            return;
+        }
         house.hazard.end();
         while house.hazard.is_ending() {
             pause();

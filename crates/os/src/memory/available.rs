@@ -3,22 +3,13 @@
 //! Under the usual overcommit a memory file is granted page by page, so asking for too much does not fail: it kills. What the
 //! kernel says is available (and what the control group leaves) is asked first. A guess, good for clear mistakes.
 
-use super::MemoryError;
 use std::fs::read_to_string;
 use std::path::Path;
-
-/// Refuses `len` bytes if clearly more than there is.
-pub(super) fn check(len: usize) -> Result<(), MemoryError> {
-    match memory_left().into_iter().find(|(available, _)| *available < len) {
-        Some((available, limit)) => Err(MemoryError::NotAvailable { bytes: len, available, limit }),
-        None => Ok(()),
-    }
-}
 
 /// Returns whether `len` bytes are clearly there, by all limits that are known.
 #[must_use]
 pub fn has_memory_for(len: usize) -> bool {
-    check(len).is_ok()
+    memory_left().into_iter().all(|(available, _)| available >= len)
 }
 
 /// Bytes that can still be had, by each limit that is known, with whose it is.

@@ -5,6 +5,7 @@
 //! are waited for, before the program gets its memory back. The shape is that of `std::thread::scope`.
 
 use super::Region;
+use crate::origin::Origin;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -134,6 +135,7 @@ pub fn with_borrowed_mut<R>(bytes: &mut [u8], body: impl FnOnce(&Region) -> R) -
 pub(super) struct Gate {
     /// [`CLOSED`] and the number of visitors.
     state: AtomicU32,
+    origin: Origin,
 }
 
 const CLOSED: u32 = 1 << 31;
@@ -142,7 +144,7 @@ const VISITORS_MAX: u32 = 1 << 30;
 
 impl Gate {
     pub(super) fn new() -> Gate {
-        Gate { state: AtomicU32::new(0) }
+        Gate { state: AtomicU32::new(0), origin: Origin::here() }
     }
 
     /// Begin an access; `false` if closed. Each `true` needs one [`Gate::leave`].
@@ -180,7 +182,8 @@ impl Gate {
     /// Let nobody in any more, and wait until all are out.
     pub(super) fn close(&self) {
         let mut state = self.state.fetch_or(CLOSED, Ordering::Acquire) | CLOSED;
-        while state != CLOSED {
+        // Visitors that a child of fork inherits never leave (MEM-24.2).
+        while state != CLOSED && self.origin.is_here() {
             // Interrupted, or changed meanwhile: look again.
             let _ = futex::wait(&self.state, futex::Flags::PRIVATE, state, None);
             state = self.state.load(Ordering::Acquire);

@@ -32,7 +32,7 @@ pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
 /// As [`sparse`], with all its pages: what cannot be had is an error here and not a SIGBUS later.
 #[cfg(not(all(test, loom)))]
 pub(crate) fn sealed(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
-    super::available::check(whole_pages(len)?)?;
+    let _room = super::room::reserve(whole_pages(len)?)?;
     let file = sparse(name, len)?;
     reserve(&file, 0, len)?;
     Ok(file)

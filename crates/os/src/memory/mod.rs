@@ -29,6 +29,7 @@ mod memfd;
 pub mod placement;
 mod region;
 mod residence;
+mod room;
 mod scatter;
 pub mod shared;
 mod swap;

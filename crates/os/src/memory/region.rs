@@ -17,7 +17,7 @@ use super::borrowed::Gate;
 use super::huge::{self, PageSize};
 use super::mapping::{Mapping, whole_pages};
 use super::placement::Watched;
-use super::{MemoryError, available, memfd};
+use super::{MemoryError, memfd, room};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use file_pages::Backed;
@@ -105,7 +105,7 @@ impl Region {
     /// # Errors
     /// As [`Region::shared`].
     pub fn shared_of(len: usize, pages: PageSize) -> Result<Region, MemoryError> {
-        available::check(whole_pages(len)?)?;
+        let _room = room::reserve(whole_pages(len)?)?;
         let file = memfd::sparse("oikaze-region", len)?;
         let map = || match huge::suits(len, pages) {
             Some(align) => Mapping::of_file_aligned(file.as_fd(), len, align),

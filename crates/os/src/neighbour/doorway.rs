@@ -1,6 +1,7 @@
 //! Where a node can be called by others on its machine: Unix sockets, under a name of its network namespace, and in a directory.
 
 use super::line::Line;
+use crate::origin::Origin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
@@ -33,6 +34,7 @@ fn open() -> io::Result<OwnedFd> {
 pub struct Doorway {
     by_name: OwnedFd,
     in_directory: Option<(OwnedFd, PathBuf)>,
+    origin: Origin,
 }
 
 impl Doorway {
@@ -44,7 +46,7 @@ impl Doorway {
         let by_name = open()?;
         bind(&by_name, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
         listen(&by_name, WAITING)?;
-        Ok(Doorway { by_name, in_directory: None })
+        Ok(Doorway { by_name, in_directory: None, origin: Origin::here() })
     }
 
     /// Called also by a file of that name in a directory that other network namespaces see, too. What dead processes left there is removed.
@@ -118,7 +120,8 @@ impl Doorway {
 
 impl Drop for Doorway {
     fn drop(&mut self) {
-        if let Some((_, path)) = &self.in_directory {
+        // The file is the parent's in a child of fork (MEM-24.2).
+        if let Some((_, path)) = self.in_directory.as_ref().filter(|_| self.origin.is_here()) {
             let _ = std::fs::remove_file(path);
         }
     }

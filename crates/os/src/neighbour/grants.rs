@@ -9,6 +9,7 @@ use crate::hazard::fences::{self, Reach};
 use crate::hazard::place;
 use crate::memory::mapping::Mapping;
 use crate::memory::{Region, WeakRegion, lasting_len};
+use crate::origin::Origin;
 use core::ptr::NonNull;
 use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{AtomicOp, Rights};
@@ -143,6 +144,7 @@ pub struct Mapped {
     asymmetric: bool,
     bell: Bell,
     cut_off: AtomicBool,
+    origin: Origin,
 }
 
 // SAFETY: the pointer leads into the region's memory, which is reached from any thread, through raw copies and atomics only.
@@ -190,7 +192,7 @@ impl Mapped {
         let region = unsafe { Region::from_alias(mapping, at, len) };
         let asymmetric = *makes_fences && fences::are_asymmetric(Reach::Machine);
         let (marks, cut_off) = (Marks::new(memory), AtomicBool::new(false));
-        Ok(Mapped { region, at, len: len as u64, rights, marks, index, asymmetric, bell, cut_off })
+        Ok(Mapped { region, at, len: len as u64, rights, marks, index, asymmetric, bell, cut_off, origin: Origin::here() })
     }
 
     /// The owner is gone: nothing is done here any more.
@@ -287,6 +289,9 @@ impl PartialEq for Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        self.marks.drop_line(self.index);
+        // The marks are shared memory: a child of fork would give up the parent's line (MEM-24.2).
+        if self.origin.is_here() {
+            self.marks.drop_line(self.index);
+        }
     }
 }

@@ -99,7 +99,7 @@ impl Answering {
             let (questions, inbox) = sync_channel(WAITING_MAX);
             let writer = Arc::clone(&self.writer);
             let answer = move || answer_all(&inbox, &writer);
-            if std::thread::Builder::new().name("oikaze answers".into()).spawn(answer).is_ok() {
+            if oikaze_os::signals::spawn("oikaze answers", answer).is_ok() {
                 self.questions = Some(questions);
             }
         }

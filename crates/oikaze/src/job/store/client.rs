@@ -7,6 +7,8 @@ use crate::job::bootstrap::{Bootstrap, check_key, check_value};
 use crate::job::clock::{Clock, TICK};
 use crate::job::environment::Place;
 use crate::job::{JobError, NodeEnd, Secret, Settings};
+use oikaze_os::origin::Origin;
+use oikaze_os::signals::spawn;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -51,6 +53,7 @@ pub struct Client {
     shared: Arc<Shared>,
     writer: Arc<Writer>,
     reader: Option<JoinHandle<()>>,
+    origin: Origin,
 }
 
 impl Client {
@@ -85,12 +88,16 @@ impl Client {
         let writer = Arc::new(Writer::new(stream, Seal::new(key, From::Node)));
         let (theirs, answering) = (Arc::clone(&shared), Answering::new(Arc::clone(&writer)));
         let read = move || read_replies(reading, seal, &theirs, answering);
-        let reader = std::thread::Builder::new().name("oikaze job".into()).spawn(read).map_err(JobError::system(doing))?;
-        Ok(Client { place, settings, shared, writer, reader: Some(reader) })
+        let reader = spawn("oikaze job", read).map_err(JobError::system(doing))?;
+        Ok(Client { place, settings, shared, writer, reader: Some(reader), origin: Origin::here() })
     }
 
     /// Ask and wait for the answer.
     fn ask(&self, request: &Request, limit: Duration) -> Result<Reply, JobError> {
+        if !self.origin.is_here() {
+            let why = "this process is a child of fork, and the connection is its parent's".into();
+            return Err(JobError::StoreLost { why });
+        }
         let id = {
             let mut state = self.shared.lock();
             if let Some(why) = &state.aborted {
@@ -236,6 +243,10 @@ impl Bootstrap for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        // The connection is the parent's in a child of fork, which has no reading thread either (MEM-24.2).
+        if !self.origin.is_here() {
+            return;
+        }
         // Ends the reading thread too.
         self.writer.shut_down();
         if let Some(reader) = self.reader.take() {
@@ -261,10 +272,7 @@ fn race(store: &str, tried: &mut Vec<String>) -> Result<impl Iterator<Item = (So
             Ok(stream) => drop(found.send((address, stream))),
             Err(why) => drop(failed.send(format!("{address}: {why}"))),
         };
-        std::thread::Builder::new()
-            .name("oikaze connect".into())
-            .spawn(connect)
-            .map_err(JobError::system("connect to the job's store"))?;
+        spawn("oikaze connect", connect).map_err(JobError::system("connect to the job's store"))?;
     }
     drop((found, failed));
     // The first stream, or all failures when there is none.

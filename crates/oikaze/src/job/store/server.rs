@@ -6,6 +6,8 @@ use super::surveys::{Surveys, collect};
 use super::table::{Answer, Notice, Table};
 use crate::job::clock::{Clock, TICK};
 use crate::job::{JobError, NodeEnd, Secret};
+use oikaze_os::origin::Origin;
+use oikaze_os::signals::spawn;
 use oikaze_protocol::Rank;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -47,6 +49,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     port: u16,
     size: u32,
+    origin: Origin,
 }
 
 impl Server {
@@ -73,8 +76,8 @@ impl Server {
         let (clock, rests_until, connections) = (Clock::new(), Duration::ZERO, Vec::new());
         let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, clock, rests_until, connections };
         let serve = move || doors.serve(Table::new(size), notify);
-        let thread = std::thread::Builder::new().name("oikaze store".into()).spawn(serve).map_err(JobError::system(doing))?;
-        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port, size })
+        let thread = spawn("oikaze store", serve).map_err(JobError::system(doing))?;
+        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port, size, origin: Origin::here() })
     }
 
     /// The TCP port it listens on.
@@ -117,6 +120,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // A child of fork has not the thread (MEM-24.2).
+        if !self.origin.is_here() {
+            return;
+        }
         self.wake = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

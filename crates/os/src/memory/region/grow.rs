@@ -2,7 +2,7 @@
 
 use super::super::mapping::{Mapping, whole_pages};
 use super::super::placement::Watched;
-use super::super::{MemoryError, PageSize, available, memfd};
+use super::super::{MemoryError, PageSize, memfd, room};
 use super::file_pages::Backed;
 use super::{Backing, Region};
 use core::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ impl Region {
     /// As [`Region::shared`].
     pub fn shared_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
         let (now, capacity) = (whole_pages(len)?, whole_pages(capacity.max(len))?);
-        available::check(now)?;
+        let _room = room::reserve(now)?;
         let file = memfd::sparse("oikaze-region", capacity)?;
         memfd::reserve(&file, 0, now)?;
         let view = Mapping::of_file(file.as_fd(), capacity)?;
@@ -54,7 +54,7 @@ impl Region {
         }
         let growing = self.backed().map(|backed| (backed, backed.growing()));
         if let Some((backed, _)) = &growing {
-            available::check(len - now)?;
+            let _room = room::reserve(len - now)?;
             memfd::reserve(backed.own(), 0, whole_pages(len)?)?;
         }
         // Release: who sees the length finds the pages.

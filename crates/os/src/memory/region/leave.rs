@@ -1,7 +1,7 @@
 //! A region that leaves its memory to somebody who is still in the middle of reaching it (MEM-18.6).
 
 use super::super::mapping::{Mapping, whole_pages};
-use super::super::{MemoryError, available, huge, memfd};
+use super::super::{MemoryError, huge, memfd, room};
 use super::file_pages::{Backed, FilePages, NotTaken};
 use super::{Backing, PagesLock, Region};
 use rustix::fd::AsFd;
@@ -25,7 +25,7 @@ impl PagesLock {
         region.leave_file();
         let refused = |why: Errno| MemoryError::system("replace shared memory", alias.len(), why);
         let len = region.len();
-        available::check(whole_pages(len)?)?;
+        let _room = room::reserve(whole_pages(len)?)?;
         let file = memfd::sparse("oikaze-region", alias.len())?;
         let fresh = if let Some(align) = region.huge_pages() {
             let fresh = Mapping::of_file_aligned(file.as_fd(), alias.len(), align)?;

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::error::SharedError;
+use crate::origin::Origin;
 
 /// A registry of the byte ranges that are lent out. Readers may overlap readers; a writer overlaps nobody.
 ///
@@ -12,6 +13,7 @@ use super::error::SharedError;
 #[derive(Debug, Default)]
 pub struct Borrows {
     held: Mutex<Held>,
+    origin: Origin,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,10 @@ impl Borrows {
     }
 
     fn give_back(&self, ticket: u64) {
+        // In a child of fork the lock may be held for ever, by a thread that the child does not have (MEM-24.2).
+        if !self.origin.is_here() {
+            return;
+        }
         let mut held = self.lock();
         if let Some(at) = held.ranges.iter().rposition(|e| e.ticket == ticket) {
             held.ranges.swap_remove(at);

@@ -18,6 +18,7 @@ mod mprotect;
 mod page_set;
 mod page_word;
 mod segv;
+mod segv_chain;
 mod self_test;
 mod shared_memory;
 mod tracker;

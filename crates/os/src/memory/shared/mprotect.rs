@@ -64,6 +64,16 @@ impl Mprotect {
             )
         })?;
         let _one = words.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where pages trap from here on that did not before, the handler must still be ours (COH-8.6).
+        if words
+            .pages
+            .get(pages.start as usize..pages.end as usize)
+            .unwrap_or_default()
+            .iter()
+            .any(|word| target(word.level()) < word.level())
+        {
+            segv::ensure().map_err(no_handler)?;
+        }
         let words = words.pages.get(pages.start as usize..pages.end as usize).unwrap_or_default();
         let mut start = view.base() + pages.start as usize * PAGE;
         for run in words.chunk_by(|a, b| a.level() == b.level()) {
@@ -82,6 +92,10 @@ impl Mprotect {
         }
         Ok(())
     }
+}
+
+fn no_handler(e: io::Error) -> SharedError {
+    SharedError::new("installing a SIGSEGV handler", e, "Allow sigaction and sigprocmask in the sandbox.")
 }
 
 /// Note the new level and wake who waits.
@@ -133,8 +147,7 @@ impl Tracker for Mprotect {
         let watched = Watched { base: view.base(), words, array: view.array(), pipe: self.touchers.as_raw_fd() };
         // SAFETY: who touches a view borrows its `SharedMemory`, which keeps the view and with it the words (whose drop makes the
         // handler forget them), and this tracker with its pipe.
-        unsafe { segv::watch(watched) }
-            .map_err(|e| SharedError::new("installing a SIGSEGV handler", e, "Allow sigaction in the sandbox."))
+        unsafe { segv::watch(watched) }.map_err(no_handler)
     }
 
     fn detach(&self, view: &View) {
@@ -157,6 +170,16 @@ impl Tracker for Mprotect {
 
     fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError> {
         Mprotect::change(view, pages, |_| UNMAPPED)
+    }
+
+    fn expect_touches(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        let words = view.kept::<Words>().map_or(&[][..], |words| &words.pages);
+        let touched = words.get(pages.start as usize..pages.end as usize).unwrap_or_default();
+        // Pages that permit the access do not trap: their guards cost no system call.
+        if touched.iter().all(|word| word.level() >= level_of(access)) {
+            return Ok(());
+        }
+        segv::ensure().map_err(no_handler)
     }
 
     fn fd(&self) -> BorrowedFd<'_> {

@@ -2,19 +2,20 @@
 //!
 //! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing: it walks a list whose entries are
 //! never freed, writes to a pipe and waits on a futex (signal-safety(7): `write` is safe; `futex` is a bare system call).
-//! A fault elsewhere goes to the handler that was there before us (a crash reporter's, Python's).
+//! A fault elsewhere goes to the handlers of the program ([`super::segv_chain`]).
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 
 use super::page_word::PageWord;
+use super::segv_chain;
+use crate::origin::Origin;
 
 /// One fault on its way through the pipe: 16 bytes, so that a write is whole or not at all (pipe(7): `PIPE_BUF`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +67,8 @@ unsafe impl Sync for Entry {}
 
 static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 static REGISTERING: Mutex<()> = Mutex::new(());
-static INSTALLED: AtomicBool = AtomicBool::new(false);
-static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+/// The process whose threads are watched.
+static WATCHER: OnceLock<Origin> = OnceLock::new();
 
 /// A view as the handler needs it.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +87,8 @@ pub(super) struct Watched<'a> {
 /// the view.
 pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
     let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
-    install_handler()?;
+    WATCHER.get_or_init(Origin::here);
+    ensure()?;
     let entry = entries().find(|e| e.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
         let entry: &'static Entry = Box::leak(Box::new(Entry {
             version: AtomicU32::new(0),
@@ -152,35 +154,9 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
     std::iter::successors(first, |entry| unsafe { entry.next.as_ref() })
 }
 
-/// Install the handler once in the life of the process. Under `REGISTERING`.
-fn install_handler() -> io::Result<()> {
-    if INSTALLED.load(Ordering::Relaxed) {
-        return Ok(());
-    }
-    let mut previous = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: only asks; all zeros is a valid `sigaction` to write over.
-    let asked = unsafe { libc::sigaction(libc::SIGSEGV, ptr::null(), previous.as_mut_ptr()) };
-    if asked != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: filled by the call above. It must be known before our handler can run.
-    PREVIOUS.get_or_init(|| unsafe { previous.assume_init() });
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_segv;
-    // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
-    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-    action.sa_sigaction = handler as usize;
-    // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch a page that is not here.
-    // No SA_ONSTACK: such a handler would share the alternate stack with us, which holds two or three frames and no more (8 KiB by
-    // default; a frame with AVX-512 state is 3.5 KiB). The price: a stack overflow ends the process without Rust's message.
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-    // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module docs).
-    match unsafe { libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()) } {
-        0 => {
-            INSTALLED.store(true, Ordering::Relaxed);
-            Ok(())
-        }
-        _ => Err(io::Error::last_os_error()),
-    }
+/// Sees to it that touches of tracked pages reach [`on_segv`], in this thread.
+pub(super) fn ensure() -> io::Result<()> {
+    segv_chain::ensure(on_segv)
 }
 
 extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -189,15 +165,35 @@ extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
     // SAFETY: the kernel passes a valid siginfo. Only signals of the kernel (positive code) carry an address.
     let address = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
     match address.and_then(|a| entries().find_map(|e| e.find(a))) {
+        // The view is not mapped in a child of fork, and nobody there would answer.
+        Some(_) if !is_parent() => {
+            say(FORKED);
+            segv_chain::pass_on(signal, info, context);
+        }
         Some((word, array, page, pipe)) => {
             // SAFETY: inside the words of a view that a thread is touching right now, so it has not gone (`watch`).
             let word = unsafe { &*word };
             word.wait(tried(context), |access| write_note(pipe, Note { array, access, page }));
         }
-        None => pass_on(signal, info, context),
+        None => segv_chain::pass_on(signal, info, context),
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// Said by a child of fork that touches a view of its parent's.
+const FORKED: &str = "oikaze: a shared array was touched in a child of fork, which has no view of it; \
+                      only the process that joined may use the job\n";
+
+/// Is this the process that watches the views?
+fn is_parent() -> bool {
+    WATCHER.get().is_none_or(|origin| origin.is_here())
+}
+
+/// Writes to standard error without a lock.
+fn say(text: &str) {
+    // SAFETY: plain write of live bytes.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
 /// What the thread tried, where the processor tells.
@@ -222,32 +218,6 @@ fn write_note(pipe: RawFd, note: Note) {
     while unsafe { libc::write(pipe, bytes.as_ptr().cast(), bytes.len()) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}
-}
-
-/// Not ours: what would have happened without us.
-fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    match PREVIOUS.get() {
-        Some(old) if old.sa_sigaction != libc::SIG_DFL && old.sa_sigaction != libc::SIG_IGN => {
-            if old.sa_flags & libc::SA_SIGINFO != 0 {
-                // SAFETY: the flag says that the address is a function of this type.
-                let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
-                    unsafe { std::mem::transmute(old.sa_sigaction) };
-                handler(signal, info, context);
-            } else {
-                // SAFETY: neither a special value nor SA_SIGINFO: a function of the plain type.
-                let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(old.sa_sigaction) };
-                handler(signal);
-            }
-        }
-        _ => {
-            // The default: the touch is tried again and ends the process, with the right signal and core.
-            // SAFETY: zeros are the default action; touches nothing else.
-            unsafe {
-                let default: libc::sigaction = MaybeUninit::zeroed().assume_init();
-                libc::sigaction(libc::SIGSEGV, &default, ptr::null_mut());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

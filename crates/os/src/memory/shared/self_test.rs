@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::error::SharedError;
 use super::shared_memory::SharedMemory;
 use super::tracker::{FaultAt, Tracker};
+use crate::signals::SignalsBlocked;
 
 /// An array number no job uses.
 const ARRAY: ArrayId = ArrayId::MAX;
@@ -23,6 +24,7 @@ pub(super) fn run(tracker: &Arc<dyn Tracker>) -> Result<(), SharedError> {
     let memory = SharedMemory::new(ARRAY, "self-test", 2 * PAGE, tracker.clone())?;
     memory.write(0, &7_u64.to_ne_bytes())?;
     let result = std::thread::scope(|threads| {
+        let _inherited = SignalsBlocked::begin();
         let toucher = std::thread::Builder::new()
             .name("oikaze-tracker".into())
             .spawn_scoped(threads, || touch(&memory))

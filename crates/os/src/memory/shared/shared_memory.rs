@@ -18,7 +18,8 @@ use super::borrows::{Borrows, ReadGuard, WriteGuard};
 use super::error::SharedError;
 use super::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
-use crate::memory::{MemoryError, Region, available, memfd};
+use crate::memory::{MemoryError, Region, memfd, room};
+use crate::origin::Origin;
 
 /// From this size on it is looked whether there is as much memory; the look costs some 50 µs.
 const CHECKED: usize = 16 << 20;
@@ -49,6 +50,7 @@ pub struct SharedMemory {
     /// One bit a page: the memfd has memory there (a hint: the alias can also make memory appear).
     present: Box<[AtomicU64]>,
     borrows: Borrows,
+    origin: Origin,
 }
 
 impl SharedMemory {
@@ -75,7 +77,8 @@ impl SharedMemory {
         tracker.attach(&view)?;
         let words = (len / PAGE).div_ceil(64);
         let present = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(SharedMemory { name: name.to_owned(), bytes, view, alias, file, tracker, present, borrows: Borrows::default() })
+        let (name, borrows, origin) = (name.to_owned(), Borrows::default(), Origin::here());
+        Ok(SharedMemory { name, bytes, view, alias, file, tracker, present, borrows, origin })
     }
 
     /// The array's number in its job.
@@ -170,9 +173,7 @@ impl SharedMemory {
 
     /// Give a hole of the memfd its memory.
     fn allocate(&self, offset: usize, len: usize) -> Result<(), MemoryError> {
-        if len >= CHECKED {
-            available::check(len)?;
-        }
+        let _room = if len >= CHECKED { Some(room::reserve(len)?) } else { None };
         memfd::reserve(&self.file, offset, len)
     }
 
@@ -277,12 +278,18 @@ impl SharedMemory {
         }
     }
 
+    fn expect_touches(&self, bytes: &Range<usize>, access: Access) -> Result<(), SharedError> {
+        let pages = (bytes.start / PAGE) as u64..bytes.end.div_ceil(PAGE) as u64;
+        self.tracker.expect_touches(&self.view, pages, access)
+    }
+
     /// Lend elements for reading. A touch of an invalid page waits for its home.
     ///
     /// # Errors
     /// Outside the array, or a live guard of this process writes some of them.
     pub fn slice<T: Pod>(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>, SharedError> {
         let bytes = self.element_bytes::<T>(&elements)?;
+        self.expect_touches(&bytes, Access::Read)?;
         let first = (self.view.base() + bytes.start) as *const T;
         let ticket = self.borrows.borrow(&self.name, bytes, false)?;
         // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on a page and `T`'s size is a
@@ -298,6 +305,7 @@ impl SharedMemory {
     /// Outside the array, or a live guard of this process covers some of them.
     pub fn slice_mut<T: Pod>(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>, SharedError> {
         let bytes = self.element_bytes::<T>(&elements)?;
+        self.expect_touches(&bytes, Access::Write)?;
         let first = (self.view.base() + bytes.start) as *mut T;
         let ticket = self.borrows.borrow(&self.name, bytes, true)?;
         // SAFETY: as in `slice`, and the registry gives these bytes to this guard alone.
@@ -315,7 +323,10 @@ fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        self.release();
+        // The descriptor of userfaultfd that a child of fork inherits acts on the parent's memory (MEM-24.2).
+        if self.origin.is_here() {
+            self.release();
+        }
     }
 }
 

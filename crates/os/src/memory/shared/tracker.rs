@@ -12,6 +12,7 @@ use oikaze_protocol::limits::PAGE;
 
 use super::error::SharedError;
 use crate::memory::mapping::Mapping;
+use crate::origin::OriginBound;
 
 /// Which mechanism a tracker uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,13 +60,14 @@ pub struct FaultAt {
 pub struct View {
     array: ArrayId,
     /// What the tracker keeps for as long as the view can be touched. Dropped before the mapping goes.
-    attachment: OnceLock<Box<dyn Any + Send + Sync>>,
-    mapping: Mapping,
+    attachment: OriginBound<OnceLock<Box<dyn Any + Send + Sync>>>,
+    /// A child of fork does not inherit the mapping, and may have others at the same addresses.
+    mapping: OriginBound<Mapping>,
 }
 
 impl View {
     pub(super) fn new(array: ArrayId, mapping: Mapping) -> View {
-        View { array, attachment: OnceLock::new(), mapping }
+        View { array, attachment: OriginBound::new(OnceLock::new()), mapping: OriginBound::new(mapping) }
     }
 
     /// Keep this for as long as the view lives; false if something is kept already.
@@ -167,6 +169,15 @@ pub trait Tracker: Send + Sync + fmt::Debug {
     /// # Errors
     /// The system call that failed and what to do.
     fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError>;
+
+    /// A thread of the program's is about to touch these pages: makes sure that the touch is noticed where it must be.
+    ///
+    /// # Errors
+    /// The system call that failed and what to do.
+    fn expect_touches(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        let _ = (view, pages, access);
+        Ok(())
+    }
 
     /// Readable when [`faults`](Tracker::faults) has something.
     fn fd(&self) -> BorrowedFd<'_>;

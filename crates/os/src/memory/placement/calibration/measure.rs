@@ -89,6 +89,7 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
                 std::hint::black_box(());
             }
         };
+        let _inherited = crate::signals::SignalsBlocked::begin();
         let started = std::thread::Builder::new().name("oikaze-measure".into()).spawn_scoped(threads, busy).is_ok();
         // One that has not run yet is on no processor, and interrupts nobody.
         while started && !running.load(Ordering::Relaxed) {

@@ -5,6 +5,7 @@ use super::*;
 use oikaze_protocol::coherence::Pages;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 
@@ -127,4 +128,87 @@ fn choosing_leaves_no_descriptor_behind() {
         return;
     };
     assert!(output.status.success(), "{output:?}");
+}
+
+/// Calls of the handlers below.
+static OLDER: AtomicU32 = AtomicU32::new(0);
+static NEWER: AtomicU32 = AtomicU32::new(0);
+/// What the newer one found when it was installed.
+static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+extern "C" fn older(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    OLDER.fetch_add(1, Ordering::Relaxed);
+}
+
+/// As crash reporters do, it passes on what it cannot explain.
+extern "C" fn newer(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    NEWER.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: what was found is a handler of this type, stored by `install`.
+    let found: Handler = unsafe { std::mem::transmute(FOUND.load(Ordering::Relaxed)) };
+    found(signal, info, context);
+}
+
+/// Install a SIGSEGV handler as a program does; the one before it.
+fn install(handler: Handler) -> usize {
+    // SAFETY: a handler of the type that SA_SIGINFO asks for; zeros are no flags and an empty mask.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGSEGV, &action, &mut before), 0);
+        before.sa_sigaction
+    }
+}
+
+/// COH-8.6: handlers that are installed over ours, and a blocked signal, do not keep touches from being noticed. A fault elsewhere
+/// is handed to each of them once, the newest first, also where one passes it back to us.
+#[test]
+fn handlers_installed_over_ours_are_chained() {
+    let Some(output) = in_child("handlers_installed_over_ours_are_chained", "chained") else {
+        install(older);
+        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let memory = array(&tracker, 0, 3);
+        poke(&memory, 1, 41);
+        poke(&memory, 2, 42);
+        FOUND.store(install(newer), Ordering::Relaxed);
+        let answer = |fault: FaultAt| memory.install(fault.page..fault.page + 1, Access::Read).unwrap();
+        for page in 1..3 {
+            let touch = || {
+                // SAFETY: blocks a signal in this thread.
+                unsafe {
+                    let mut set = std::mem::zeroed();
+                    libc::sigaddset(&mut set, libc::SIGSEGV);
+                    libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+                }
+                load(&memory, page)
+            };
+            assert_eq!(serve(&tracker, answer, touch).0, 40 + page as u64);
+        }
+        assert_eq!((NEWER.load(Ordering::Relaxed), OLDER.load(Ordering::Relaxed)), (0, 0));
+        // SAFETY: a signal to this thread, which has handlers for it.
+        unsafe { libc::raise(libc::SIGSEGV) };
+        assert_eq!((NEWER.load(Ordering::Relaxed), OLDER.load(Ordering::Relaxed)), (1, 1));
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// MEM-24.3: a touch in a child of fork ends it, with a word, and hangs in no case.
+#[test]
+fn touch_in_child_of_fork_ends_the_child() {
+    let Some(output) = in_child("touch_in_child_of_fork_ends_the_child", "forked") else {
+        let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        rustix::process::setrlimit(rustix::process::Resource::Core, no_core).unwrap();
+        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let memory = array(&tracker, 0, 1);
+        let address = memory.view_address();
+        // SAFETY: none; the fault is the point, and the child ends by it.
+        let touch = || i32::from(unsafe { address.read_volatile() });
+        assert_eq!(crate::process::in_child_of_fork(touch).unwrap(), 128 + libc::SIGSEGV);
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("touched in a child of fork"), "{output:?}");
 }

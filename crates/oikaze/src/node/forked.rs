@@ -1,0 +1,49 @@
+//! Refusing to work in a child of fork (MEM-24.1): it has the objects of its parent, but neither its threads nor its place in the job.
+
+use super::Node;
+use crate::engine::Failure;
+use crate::{Error, Result};
+use oikaze_os::origin::Origin;
+use oikaze_protocol::Rank;
+use std::sync::OnceLock;
+
+/// The first process in this line of forks that joined a job, and its rank there.
+static JOINED: OnceLock<(Origin, Rank)> = OnceLock::new();
+
+impl Node {
+    /// Rank of this node.
+    pub fn rank(&self) -> Rank {
+        self.bootstrap.rank()
+    }
+
+    /// Is this a child of fork of the process that joined?
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        !self.origin.is_here()
+    }
+
+    /// Why nothing is done in a child of fork.
+    #[cold]
+    pub fn forked(&self) -> Failure {
+        Failure::Forked { rank: self.bootstrap.rank() }
+    }
+
+    /// Fails in a child of fork; `what` is the operation.
+    #[inline]
+    pub fn check_process(&self, what: impl FnOnce() -> String) -> Result<()> {
+        if self.is_forked() { Err(Error::failed(what(), self.forked())) } else { Ok(()) }
+    }
+}
+
+/// Fails in a child of fork of a process that has joined.
+pub(crate) fn check_not_forked() -> Result<()> {
+    match JOINED.get() {
+        Some((origin, rank)) if !origin.is_here() => Err(Error::failed("joining the job", Failure::Forked { rank: *rank })),
+        _ => Ok(()),
+    }
+}
+
+/// Notes that this process joins, under this rank.
+pub(crate) fn note_joined(rank: Rank) {
+    JOINED.get_or_init(|| (Origin::here(), rank));
+}

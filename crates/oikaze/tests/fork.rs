@@ -1,0 +1,212 @@
+//! Children of fork, real ones: they cannot use the job, and whatever they do, their parent's job goes on (MEM-24).
+
+use oikaze::job::environment::{Place, new_incarnation, to_variables};
+use oikaze::job::store::Server;
+use oikaze::job::{Secret, Settings};
+use oikaze::{Class, Error, Job, Region, Rights};
+use oikaze_os::process::in_child_of_fork;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Set in a process that is a node of the job: what its child does.
+const ROLE: &str = "OIKAZE_TEST_ROLE";
+const PATIENCE: Duration = Duration::from_secs(60);
+const LEN: usize = 8192;
+
+/// Not a test by itself: a node of the job that the others start.
+#[test]
+fn plays_its_role() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("uses") => works_around(|job| {
+            let failed = uses_everything(job);
+            failed.iter().for_each(|what| eprintln!("child: {what}"));
+            i32::from(!failed.is_empty())
+        }),
+        Ok("executes") => executes(),
+        _ => {}
+    }
+}
+
+/// A job in which node 0 forks, while its neighbour goes on.
+fn works_around(child: impl Fn(&Job) -> i32) {
+    let job = oikaze::join().unwrap();
+    let array = job.array::<u64>("array", LEN).unwrap();
+    let inbox = job.publish("inbox", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+    for round in 1..4_u64 {
+        array.write(array.home_range(job.rank())).unwrap().fill(round);
+        job.barrier().unwrap();
+        if job.rank() == 0 {
+            assert_eq!(in_child_of_fork(|| child(&job)).unwrap(), 0, "the child found something wrong");
+        }
+        job.barrier().unwrap();
+        assert!(array.read(0..LEN).unwrap().iter().all(|word| *word == round), "a child changed its parent's array");
+        assert_eq!(inbox.load_u64(0).unwrap(), 0, "a child's put arrived");
+        assert!(job.try_receive(None).is_none(), "a child's message arrived");
+        job.barrier().unwrap();
+    }
+    job.leave().unwrap();
+}
+
+/// MEM-24.1 and 24.2, in the child: what succeeded, or failed otherwise than it should.
+fn uses_everything(job: &Job) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut check = |what: &str, error: Option<Error>| match error.map(|error| error.to_string()) {
+        Some(text) if text.contains("child of fork of node 0") && text.contains("exec") => {}
+        other => wrong.push(format!("{what}: {other:?}")),
+    };
+    check("barrier", job.barrier().err());
+    check("reduce", job.reduce(1_u64, oikaze::ReduceOp::Sum).err());
+    check("lock", job.lock(3).err());
+    check("quiet", job.quiet().err());
+    check("array", job.array::<u64>("another", 4).err());
+    check("peer", job.peer(1).err());
+    check("publish", job.publish("another", Region::zeroed(8).unwrap(), Rights::ALL).err());
+    check("register", job.register(Region::zeroed(8).unwrap()).err());
+    check("fifo", job.fifo("queue", 4, 8).err());
+    check("receive", job.receive(None, None).err());
+    check("completion queue", job.completion_queue().wait(1, None, &mut Vec::new()).err());
+    check("counter", job.counter().wait(1, None).err());
+    check("scope", job.scope(|_| job.barrier()).err());
+    check("join", oikaze::join().err());
+    assert!(job.try_receive(None).is_none() && job.receive_batch(1, None).is_empty());
+    assert_eq!(job.statistics(), oikaze::NodeStatistics::default());
+    job.fence();
+    job.clear_news();
+    job.batch(|| check("barrier in a batch", job.barrier().err()));
+    wrong
+}
+
+/// MEM-24.1 and 24.2: objects that were had before the fork are refused as well, and dropping them changes nothing.
+fn uses_what_it_inherited() {
+    let job = oikaze::join().unwrap();
+    let (me, other) = (job.rank(), 1 - job.rank());
+    let array = job.array::<u64>("array", LEN).unwrap();
+    let inbox = job.publish("inbox", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+    let queue = job.fifo("queue", 4, 8).unwrap();
+    let peer = job.peer(other).unwrap();
+    let (there, push) = (peer.region("inbox").unwrap(), peer.fifo("queue").unwrap());
+    let kept = job.keep(there.put_copy(8, &[0; 8]).unwrap().into_bits()).unwrap();
+    job.barrier().unwrap();
+    let held = job.lock(u64::from(me)).unwrap();
+    let mut parts = Some((array, inbox, queue, peer, there, push, held, job));
+    let status = in_child_of_fork(|| {
+        let Some((array, inbox, queue, peer, there, push, held, job)) = parts.take() else { return 9 };
+        let outcomes = [
+            ("read", array.read(0..1).err()),
+            ("read_lazily", array.read_lazily(0..1).err()),
+            ("write", array.write(0..1).err()),
+            ("write_lazily", array.write_lazily(0..1).err()),
+            ("put", there.put_copy(0, &[7; 8]).and_then(|put| put.wait()).err()),
+            ("get", there.get(0, inbox.slice(0..8).unwrap()).wait().err()),
+            ("word", there.fetch_add(0, 1).wait().err()),
+            ("message", peer.send(Class::Ordered, 5, b"child").wait().err()),
+            ("push", push.try_push(b"child").err()),
+            ("pop", queue.try_pop(&mut Vec::new()).err()),
+            ("name", peer.region("inbox").err()),
+            ("wait", inbox.wait_until(0, None, |_| true).err()),
+            ("rights", inbox.set_rights(Rights::NONE).err()),
+            ("kept", job.kept::<oikaze::Operation<u64>>(kept).err()),
+            ("deregister", inbox.deregister().err()),
+        ];
+        let is_wrong = |error: &Option<Error>| !error.as_ref().is_some_and(|error| error.to_string().contains("child of fork"));
+        let wrong: Vec<_> = outcomes.iter().filter(|(_, error)| is_wrong(error)).collect();
+        wrong.iter().for_each(|wrong| eprintln!("child: {wrong:?}"));
+        drop((array, queue, peer, there, push, held));
+        let left = job.leave().is_err();
+        i32::from(!wrong.is_empty() || !left)
+    });
+    assert_eq!(status.unwrap(), 0, "the child found something wrong");
+    let Some((array, inbox, queue, _, _, _, held, job)) = parts else { panic!("the child took its copy only") };
+    held.release().unwrap();
+    job.barrier().unwrap();
+    assert!(array.read(0..LEN).unwrap().iter().all(|word| *word == 0));
+    assert_eq!((inbox.load_u64(0).unwrap(), inbox.rights()), (0, Rights::ALL));
+    assert!(!queue.try_pop(&mut Vec::new()).unwrap() && job.try_receive(None).is_none());
+    job.lock(u64::from(other)).unwrap().release().unwrap();
+    job.leave().unwrap();
+}
+
+/// Not a test by itself, either.
+#[test]
+fn plays_its_other_role() {
+    if std::env::var(ROLE).as_deref() == Ok("inherits") {
+        uses_what_it_inherited();
+    }
+}
+
+/// A child that calls exec has none of the job's descriptors, and the job goes on.
+fn executes() {
+    // Whoever started the tests may have left some open.
+    let before = open_after_exec();
+    let job = oikaze::join().unwrap();
+    let array = job.array::<u64>("array", LEN).unwrap();
+    let _inbox = job.publish("inbox", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+    job.barrier().unwrap();
+    assert_eq!(open_after_exec(), before);
+    job.barrier().unwrap();
+    assert_eq!(array.read(0..1).unwrap()[0], 0);
+    job.leave().unwrap();
+}
+
+/// Descriptors that are open in a child after exec.
+fn open_after_exec() -> String {
+    let listed = Command::new("ls").arg("/proc/self/fd").stderr(Stdio::inherit()).output().unwrap();
+    String::from_utf8(listed.stdout).unwrap()
+}
+
+const WITHOUT: [&str; 3] = ["", "shm", "uffd"];
+
+/// MEM-24.1.
+#[test]
+fn call_in_child_of_fork_fails_and_parent_goes_on() {
+    WITHOUT.iter().for_each(|without| run("plays_its_role", "uses", without));
+}
+
+/// MEM-24.1 and 24.2.
+#[test]
+fn inherited_object_in_child_of_fork_is_refused_and_dropped_without_effect() {
+    WITHOUT.iter().for_each(|without| run("plays_its_other_role", "inherits", without));
+}
+
+#[test]
+fn child_after_exec_has_no_descriptor_of_the_job() {
+    WITHOUT.iter().for_each(|without| run("plays_its_role", "executes", without));
+}
+
+/// The job's processes, which end with the test.
+struct Nodes(Vec<Child>);
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in &mut self.0 {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+/// Two nodes that play this role, without some mechanisms.
+fn run(test: &str, role: &str, without: &str) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let secret = Secret::random().unwrap();
+    let server = Server::start(listener, 2, secret.clone()).unwrap();
+    let nodes = (0..2).map(|rank| {
+        let store = format!("127.0.0.1:{}", server.port());
+        let (secret, incarnation) = (secret.clone(), new_incarnation());
+        let place = Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
+        let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).envs(to_variables(&place, &settings));
+        command.env(ROLE, role).env("OIKAZE_WITHOUT", without);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    let mut nodes = Nodes(nodes.collect());
+    for (rank, node) in nodes.0.iter_mut().enumerate() {
+        let mut said = String::new();
+        node.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let status = node.wait().unwrap();
+        assert!(status.success(), "node {rank} without '{without}': {status}\n{said}");
+    }
+}

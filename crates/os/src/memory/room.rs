@@ -1,0 +1,196 @@
+//! Room for memory that is about to be taken, reserved among all processes of this machine.
+//!
+//! A memory file takes its pages one by one. Two nodes that look at the same free memory at the same moment both find room, and the
+//! kernel kills one of them. So a process that takes memory first reserves it in a ledger that the others read (MEM-24.4).
+//!
+//! The ledger is a set of record locks (`F_OFD_SETLK`) on `/proc/meminfo`, which every process of a container can open: each
+//! reservation is a shared lock on as many bytes as are reserved. The kernel gives the locks back when a process ends, however
+//! it ends. Where such locks cannot be had, the memory is looked at and not reserved.
+
+use super::MemoryError;
+use super::available::memory_left;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// Every process of a container finds this file, and the same one.
+const LEDGER: &str = "/proc/meminfo";
+/// Time between two looks while others take what they have reserved.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Longest wait for others: they zero their memory meanwhile, at some GB a second.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Longest wait for one that holds the whole ledger: nobody needs it for longer than some microseconds.
+const LEDGER_TIME: Duration = Duration::from_secs(2);
+/// Reservations that are looked at; a machine has no more nodes that start at one moment.
+const RESERVATIONS_MAX: usize = 1024;
+/// Bytes that the kernel needs beside: page tables of two mappings take a 256th.
+const BESIDE_SHIFT: u32 = 8;
+const BESIDE_MIN: usize = 1 << 20;
+
+/// Bytes that nobody else takes for free memory, until this is dropped: after they have been taken.
+#[derive(Debug)]
+#[must_use = "the bytes must be taken before this is dropped"]
+pub(super) struct Reservation(#[expect(dead_code, reason = "its locks end with it")] Option<File>);
+
+/// Reserves `len` bytes, unless that is clearly more than there is.
+pub(super) fn reserve(len: usize) -> Result<Reservation, MemoryError> {
+    reserve_of(len, memory_left)
+}
+
+fn reserve_of(len: usize, left: impl Fn() -> Vec<(usize, &'static str)>) -> Result<Reservation, MemoryError> {
+    let needed = len.saturating_add((len >> BESIDE_SHIFT).max(BESIDE_MIN).min(len));
+    let begun = Instant::now();
+    let ledger = File::open(LEDGER).ok();
+    loop {
+        let alone = ledger.as_ref().is_some_and(enter);
+        // A lock that is in the way when it is asked for is another process's reservation.
+        let reserved = ledger.as_ref().map(reserved_by_others).unwrap_or_default();
+        let short = left().into_iter().find(|(available, _)| available.saturating_sub(reserved.sum) < needed);
+        let (refused, for_good) = match short {
+            None => {
+                let kept = ledger.filter(|ledger| lock(ledger, reserved.end, len));
+                if let Some(ledger) = kept.as_ref().filter(|_| alone) {
+                    leave(ledger);
+                }
+                return Ok(Reservation(kept));
+            }
+            Some((available, limit)) => {
+                let for_good = available < needed;
+                let available = available.saturating_sub(reserved.sum).saturating_sub(needed - len);
+                (MemoryError::NotAvailable { bytes: len, available, limit }, for_good)
+            }
+        };
+        if let Some(ledger) = ledger.as_ref().filter(|_| alone) {
+            leave(ledger);
+        }
+        // What others have reserved counts twice while they take it: it is decided when they have.
+        if for_good || reserved.sum == 0 || begun.elapsed() > WAIT_MAX {
+            return Err(refused);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Keeps other processes from reserving. False if one of them does so for too long: then this one does without.
+fn enter(ledger: &File) -> bool {
+    let begun = Instant::now();
+    while flock(ledger, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if begun.elapsed() > LEDGER_TIME {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    true
+}
+
+fn leave(ledger: &File) {
+    // A lock of one's own can always be given back.
+    let _ = flock(ledger, FlockOperation::Unlock);
+}
+
+/// What others have reserved.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Reserved {
+    /// Bytes in all.
+    sum: usize,
+    /// Where the last of their locks ends.
+    end: usize,
+}
+
+fn reserved_by_others(ledger: &File) -> Reserved {
+    let mut found = Reserved::default();
+    // Ranges still to be looked at: the kernel tells of any one lock in a range, not of the first.
+    let mut ranges = vec![(0, i64::MAX as usize)];
+    for _ in 0..RESERVATIONS_MAX {
+        let Some((start, end)) = ranges.pop() else { break };
+        let Some((at, until)) = lock_of_another(ledger, start, end) else { continue };
+        // Adjacent locks may be told as one, and overlapping ones not at all: locks do not overlap here (`reserve_of`).
+        found.sum = found.sum.saturating_add(until.min(end) - at.max(start));
+        found.end = found.end.max(until);
+        ranges.extend([(start, at), (until, end)].into_iter().filter(|(start, end)| start < end));
+    }
+    found
+}
+
+/// A lock within this range that another open file has: where it begins and ends.
+fn lock_of_another(ledger: &File, start: usize, end: usize) -> Option<(usize, usize)> {
+    let mut lock = record(libc::F_WRLCK, start, end - start);
+    // SAFETY: the kernel reads and writes the record, which lives for the call.
+    let asked = unsafe { libc::fcntl(ledger.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+    if asked != 0 || i32::from(lock.l_type) == libc::F_UNLCK {
+        return None;
+    }
+    let at = usize::try_from(lock.l_start).ok()?;
+    // Length 0: to the end of all files.
+    let len = usize::try_from(lock.l_len).ok().filter(|len| *len > 0).unwrap_or(i64::MAX as usize - at);
+    Some((at, at.saturating_add(len)))
+}
+
+/// Puts a reservation of `len` bytes at `at` into the ledger.
+fn lock(ledger: &File, at: usize, len: usize) -> bool {
+    let lock = record(libc::F_RDLCK, at, len);
+    // SAFETY: the kernel reads the record, which lives for the call.
+    len > 0 && unsafe { libc::fcntl(ledger.as_raw_fd(), libc::F_OFD_SETLK, &lock) } == 0
+}
+
+fn record(kind: libc::c_int, at: usize, len: usize) -> libc::flock {
+    // SAFETY: plain data. Zeros are a record from the start of the file, and the process number that OFD locks want.
+    let mut record: libc::flock = unsafe { std::mem::zeroed() };
+    record.l_type = kind as libc::c_short;
+    record.l_whence = libc::SEEK_SET as libc::c_short;
+    record.l_start = at as libc::off_t;
+    record.l_len = len as libc::off_t;
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const LIMIT: &str = "a limit of the test";
+    const MANY: usize = 1 << 40;
+
+    /// MEM-24.4: of several that reserve at the same moment, as many get room as there is room for. A look alone finds room for all.
+    #[test]
+    fn room_reserved_at_one_moment_is_given_once() {
+        // So large that what other tests reserve meanwhile does not matter.
+        let (taken, together, given) = (AtomicUsize::new(0), Barrier::new(4), AtomicUsize::new(0));
+        let left = || vec![(5 * MANY / 2 - taken.load(Ordering::SeqCst), LIMIT)];
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    together.wait();
+                    if let Ok(reservation) = reserve_of(MANY, left) {
+                        given.fetch_add(1, Ordering::SeqCst);
+                        // Taken before the reservation ends, as a memory file takes its pages.
+                        taken.fetch_add(MANY, Ordering::SeqCst);
+                        drop(reservation);
+                    }
+                });
+            }
+        });
+        assert_eq!(given.into_inner(), 2);
+    }
+
+    /// MEM-24.4: more than there is fails at once, with the numbers.
+    #[test]
+    fn room_beyond_the_limit_is_refused() {
+        let refused = reserve_of(2 * MANY, || vec![(MANY, LIMIT)]).unwrap_err();
+        let MemoryError::NotAvailable { bytes, available, limit } = refused else { panic!("{refused}") };
+        assert!((bytes, limit) == (2 * MANY, LIMIT) && available <= MANY && available > MANY / 2, "{available}");
+    }
+
+    #[test]
+    fn reservations_are_seen_by_others_and_end_with_their_file() {
+        let (mine, theirs) = (File::open(LEDGER).unwrap(), File::open(LEDGER).unwrap());
+        let base = 1 << 50;
+        assert!(lock(&theirs, base, 1000) && lock(&theirs, base + 5000, 24));
+        let seen = reserved_by_others(&mine);
+        assert!(seen.sum >= 1024 && seen.end >= base + 5024, "{seen:?}");
+        drop(theirs);
+        assert!(lock_of_another(&mine, base, base + 10_000).is_none());
+    }
+}

@@ -1,0 +1,190 @@
+//! The process's SIGSEGV action: keeping our handler installed, and passing on the faults that are not ours.
+//!
+//! A program may install a handler of its own at any time (a crash reporter, Python's faulthandler), and a thread may block the
+//! signal. A fault on a shared page would then end the process without a word. So action and mask are looked at whenever an array
+//! is made, a page is about to trap, or a guard is taken on pages that trap ([`ensure`]). A handler that was installed over ours
+//! becomes the one that is called for faults elsewhere; the handlers before it follow in turn (COH-8.6).
+//!
+//! Many handlers pass what they cannot explain to the one that they found, which may be ours. [`Passed`] marks a `siginfo_t` that
+//! went to them from here, so that the fault goes on to the next older handler instead of round in a circle.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// A handler of the program's. Never freed: a fault on another thread may be passing through the list.
+struct Saved {
+    action: libc::sigaction,
+    older: *const Saved,
+}
+
+/// The handler that was found last.
+static NEWEST: AtomicPtr<Saved> = AtomicPtr::new(ptr::null_mut());
+/// Held while the process's action changes; never by a signal handler.
+static INSTALLING: Mutex<()> = Mutex::new(());
+
+/// Sees to it that `ours` handles SIGSEGV and that this thread does not block the signal. Costs two system calls if all is well.
+pub(super) fn ensure(ours: Handler) -> io::Result<()> {
+    if !is_ours(&current()?, ours) {
+        install(ours)?;
+    }
+    unblock()
+}
+
+fn is_ours(action: &libc::sigaction, ours: Handler) -> bool {
+    action.sa_sigaction == ours as usize && action.sa_flags & libc::SA_SIGINFO != 0
+}
+
+fn current() -> io::Result<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only asks; all zeros is a valid `sigaction` to write over.
+    match unsafe { libc::sigaction(libc::SIGSEGV, ptr::null(), action.as_mut_ptr()) } {
+        // SAFETY: filled by the call.
+        0 => Ok(unsafe { action.assume_init() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cold]
+fn install(ours: Handler) -> io::Result<()> {
+    let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = current()?;
+    if is_ours(&found, ours) {
+        return Ok(());
+    }
+    let newest = NEWEST.load(Ordering::Relaxed);
+    // SAFETY: null, or a leaked box.
+    let is_known = unsafe { newest.as_ref() }.is_some_and(|saved| saved.action.sa_sigaction == found.sa_sigaction);
+    if !is_known {
+        // Known before our handler can run.
+        let saved = Box::leak(Box::new(Saved { action: found, older: newest }));
+        NEWEST.store(saved, Ordering::Release);
+    }
+    // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = ours as usize;
+    // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch a page that is not here.
+    // No SA_ONSTACK: such a handler would share the alternate stack with us, which holds two or three frames and no more (8 KiB by
+    // default; a frame with AVX-512 state is 3.5 KiB). The price: a stack overflow ends the process without Rust's message.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+    // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module docs of `segv`).
+    match unsafe { libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A thread that blocks SIGSEGV dies of a fault, whatever the handler.
+fn unblock() -> io::Result<()> {
+    let set = only(libc::SIGSEGV);
+    // SAFETY: the set is initialised; the old mask is not wanted.
+    match unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut()) } {
+        0 => Ok(()),
+        why => Err(io::Error::from_raw_os_error(why)),
+    }
+}
+
+fn only(signal: libc::c_int) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set, to which a valid signal is added.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        set.assume_init()
+    }
+}
+
+/// A copy of the kernel's `siginfo_t` on its way to a handler of the program's.
+#[repr(C)]
+struct Passed {
+    /// Address of this value mixed with a constant: nothing else on a stack looks like it.
+    mark: usize,
+    /// Handler that follows if this one passes the fault back to us.
+    next: *const Saved,
+    info: libc::siginfo_t,
+}
+
+const MARK: usize = 0x6f69_6b61_7a65_u64 as usize;
+
+impl Passed {
+    fn mark(&self) -> usize {
+        ptr::from_ref(self).addr() ^ MARK
+    }
+
+    /// The handler that follows, if this information came from here.
+    ///
+    /// # Safety
+    /// `info` is what a SIGSEGV handler was given: it lies on a stack, with at least as many readable bytes before it as `Passed` has.
+    unsafe fn next(info: *const libc::siginfo_t) -> Option<*const Saved> {
+        let at = info.wrapping_byte_sub(std::mem::offset_of!(Passed, info)).cast::<usize>();
+        let next = at.wrapping_byte_add(std::mem::offset_of!(Passed, next)).cast::<*const Saved>();
+        // SAFETY: as the caller says. The kernel puts the structure above other parts of its frame, or above the interrupted stack.
+        let (mark, next) = unsafe { (at.read_volatile(), next.read_volatile()) };
+        (mark == at.addr() ^ MARK).then_some(next)
+    }
+}
+
+/// Does what would have happened without us, for a fault that is not ours. Async-signal-safe.
+pub(super) fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: called by the handler, with what it was given.
+    let next = unsafe { Passed::next(info) }.unwrap_or_else(|| NEWEST.load(Ordering::Acquire).cast_const());
+    // SAFETY: null, or a leaked box.
+    let saved = unsafe { next.as_ref() };
+    // SAFETY: the kernel passes a valid siginfo. A positive code is the kernel's own: a fault, not a signal that was sent.
+    let is_fault = unsafe { (*info).si_code > 0 };
+    match saved.map_or(libc::SIG_DFL, |saved| saved.action.sa_sigaction) {
+        libc::SIG_IGN if !is_fault => {}
+        // The kernel does not let a fault be ignored.
+        libc::SIG_DFL | libc::SIG_IGN => end(signal, is_fault),
+        _ => saved.into_iter().for_each(|saved| call(saved, signal, info, context)),
+    }
+}
+
+/// Calls a handler of the program's with the signals blocked that it asked for.
+fn call(saved: &Saved, signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Saved { action, older } = saved;
+    let mut blocked = action.sa_mask;
+    if action.sa_flags & libc::SA_NODEFER == 0 {
+        // A crash in a crash handler ends the process, as the kernel would have it.
+        // SAFETY: the set is initialised, the signal valid.
+        unsafe { libc::sigaddset(&mut blocked, signal) };
+    }
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are valid for the call.
+    let masked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, before.as_mut_ptr()) } == 0;
+    if action.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: the kernel passes a valid siginfo.
+        let mut passed = Passed { mark: 0, next: *older, info: unsafe { *info } };
+        // SAFETY: a volatile store to our own variable: nobody but `Passed::next` reads it.
+        unsafe { (&raw mut passed.mark).write_volatile(passed.mark()) };
+        // SAFETY: the flag says that the address is a function of this type.
+        let handler: Handler = unsafe { std::mem::transmute(action.sa_sigaction) };
+        handler(signal, &raw mut passed.info, context);
+        // SAFETY: as above. What stays on the stack means nothing.
+        unsafe { (&raw mut passed.mark).write_volatile(0) };
+    } else {
+        // SAFETY: neither a special value nor SA_SIGINFO: a function of the plain type.
+        let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(action.sa_sigaction) };
+        handler(signal);
+    }
+    if masked {
+        // SAFETY: filled by the call that blocked them.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    }
+}
+
+/// Ends the process with the signal, and a core if one is wanted. A fault does so when it is tried again.
+fn end(signal: libc::c_int, is_fault: bool) {
+    // SAFETY: zeros are the default action; raising a signal touches nothing else. Both are async-signal-safe.
+    unsafe {
+        let default: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        libc::sigaction(signal, &default, ptr::null_mut());
+        if !is_fault {
+            libc::raise(signal);
+        }
+    }
+}

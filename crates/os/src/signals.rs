@@ -1,0 +1,104 @@
+//! Signals of the program, and threads that must not run its handlers.
+//!
+//! A handler of the program's may touch a page of a shared array. On a thread of the library, or on one that is inside the engine,
+//! it would wait for a page that only this thread can bring.
+
+use std::io;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::thread::{Builder, JoinHandle};
+
+/// Signals that a thread raises by what it does. Blocked, they would end the process at once, or be lost.
+const SYNCHRONOUS: [libc::c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+/// While it lives, the calling thread runs no signal handler but those of synchronous signals. Threads that are spawned meanwhile
+/// inherit that.
+#[derive(Debug)]
+#[must_use = "signals are let through again when this is dropped"]
+pub struct SignalsBlocked {
+    before: Option<libc::sigset_t>,
+    /// The mask is the thread's.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl SignalsBlocked {
+    /// Blocks them from here on. (It fails on no system; a sandbox that forbids it leaves the mask as it was.)
+    pub fn begin() -> SignalsBlocked {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `sigfillset` initialises the set, from which valid signals are taken; both sets are valid for the calls.
+        let before = unsafe {
+            libc::sigfillset(set.as_mut_ptr());
+            for signal in SYNCHRONOUS {
+                libc::sigdelset(set.as_mut_ptr(), signal);
+            }
+            // Added to those that are blocked already: the program may block what it likes.
+            let masked = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) == 0;
+            masked.then(|| before.assume_init())
+        };
+        SignalsBlocked { before, not_send: PhantomData }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // SAFETY: a mask that this thread has had.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+        }
+    }
+}
+
+/// Starts a thread of the library, which runs no signal handler of the program's (COH-8.7).
+///
+/// # Errors
+/// The system grants no further thread.
+pub fn spawn<T: Send + 'static>(name: impl Into<String>, work: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+    let _inherited = SignalsBlocked::begin();
+    Builder::new().name(name.into()).spawn(work)
+}
+
+/// Has the program a handler for some signal that comes from outside? Costs a system call for each signal.
+#[must_use]
+pub fn are_handled() -> bool {
+    let first_reserved = 32;
+    let numbers = (1..first_reserved).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    numbers.filter(|signal| !SYNCHRONOUS.contains(signal)).any(|signal| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: it only asks, there is room for the answer, and zeros, which stay if the number is no signal, are valid.
+        let handler = unsafe {
+            libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+            action.assume_init().sa_sigaction
+        };
+        handler != libc::SIG_DFL && handler != libc::SIG_IGN
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The signals that a thread blocks, as the kernel says.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+
+    /// COH-8.7: all but the synchronous ones, and the two that nobody can block; the spawning thread is as before.
+    #[test]
+    fn library_thread_blocks_all_but_synchronous_signals() {
+        let before = blocked();
+        let inside = spawn("signals", blocked).unwrap().join().unwrap();
+        let bit = |signal: libc::c_int| 1_u64 << (signal - 1);
+        for signal in SYNCHRONOUS {
+            assert_eq!(inside & bit(signal), 0, "{signal}");
+        }
+        for signal in [libc::SIGALRM, libc::SIGINT, libc::SIGTERM, libc::SIGCHLD, libc::SIGUSR1, libc::SIGPROF, libc::SIGRTMIN()]
+        {
+            assert_ne!(inside & bit(signal), 0, "{signal}");
+        }
+        assert_eq!(blocked(), before);
+    }
+}
