@@ -7,6 +7,7 @@
 mod cork;
 mod deaths;
 mod drive;
+mod guards;
 mod helper;
 mod mailbox;
 mod outcomes;
@@ -37,7 +38,7 @@ use crossbeam_queue::SegQueue;
 use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
-use oikaze_os::memory::shared::{PageSet, Tracker};
+use oikaze_os::memory::shared::{LiveGuards, PageSet, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Death;
@@ -77,6 +78,8 @@ pub(crate) struct Node {
     ways: Ways,
     fences: Arc<Fences>,
     tracker: Option<Arc<dyn Tracker>>,
+    /// Guards of this node's arrays that are alive.
+    guards: Arc<LiveGuards>,
     start: Instant,
     waiting: Waiting,
     spinning: Spinning,
@@ -98,7 +101,7 @@ pub(crate) struct Node {
 impl Node {
     /// Start a node's helper around its engine.
     pub fn start(
-        engine: RealEngine,
+        mut engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
         tracker: Option<Arc<dyn Tracker>>,
         waiting: Waiting,
@@ -116,6 +119,7 @@ impl Node {
         let neighbours = engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
         let neighbours = neighbours.map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
         let (passages, fences) = (engine.passages(), engine.fences());
+        let guards = Arc::clone(engine.pages().guards());
         let node = Arc::new(Self {
             pace: straight::Pace::new(passages.count()),
             passages,
@@ -131,6 +135,7 @@ impl Node {
             neighbours,
             fences,
             tracker,
+            guards,
             start,
             waiting,
             spinning: Spinning::new(waiting.spin),
