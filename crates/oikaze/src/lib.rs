@@ -46,6 +46,7 @@ mod refused;
 mod region;
 mod remote;
 mod role;
+mod rules;
 mod scope;
 mod shared;
 mod statistics;

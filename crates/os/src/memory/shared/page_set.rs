@@ -68,12 +68,12 @@ impl PageSet {
     /// Which array has any of these bytes in its view, by address?
     #[inline]
     #[must_use]
-    pub fn tracks(&self, bytes: &[u8]) -> Option<&Arc<SharedMemory>> {
-        if self.arrays.is_empty() { None } else { self.find(bytes) }
+    pub fn tracks(&self, addresses: &Range<usize>) -> Option<&Arc<SharedMemory>> {
+        if self.arrays.is_empty() { None } else { self.find(addresses) }
     }
 
-    fn find(&self, bytes: &[u8]) -> Option<&Arc<SharedMemory>> {
-        let (start, end) = (bytes.as_ptr() as usize, bytes.as_ptr() as usize + bytes.len());
+    fn find(&self, addresses: &Range<usize>) -> Option<&Arc<SharedMemory>> {
+        let Range { start, end } = *addresses;
         self.iter().find(|memory| {
             let view = memory.view();
             start < view.base() + view.len() && view.base() < end
