@@ -267,3 +267,16 @@ fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
         assert!(text(job.barrier()).contains("page 1 of array \"a\""));
     });
 }
+
+/// MEM-1.14: bytes of a region are copies, which a later write through a clone does not change. (That no reference can be had is
+/// an example in `rules.rs`, which must not compile.)
+#[test]
+fn bytes_read_from_a_region_stay_while_a_clone_writes_it() {
+    let region = oikaze::Region::zeroed(64).unwrap();
+    let mut copy = [0; 8];
+    region.read(0, &mut copy).unwrap();
+    region.clone().write(0, &[1; 8]).unwrap();
+    assert_eq!(copy, [0; 8]);
+    region.read(0, &mut copy).unwrap();
+    assert_eq!(copy, [1; 8]);
+}
