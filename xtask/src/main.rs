@@ -1,9 +1,10 @@
-//! Chores: `cargo xtask test | soak | fuzz | clauses | bench`.
+//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
 mod command;
 mod fuzz;
+mod miri;
 mod soak;
 mod test;
 
@@ -31,6 +32,8 @@ enum Chore {
     Soak(soak::Settings),
     /// Hostile bytes against every parser.
     Fuzz(fuzz::Settings),
+    /// Parts of the tests under Miri; skipped where Miri is not installed.
+    Miri,
     /// Is every clause of spec/ cited by code and by a test?
     Clauses,
     /// Oikaze and its peers side by side: `cargo xtask bench wind [--quick] [--json FILE]`.
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Chore::Test { seeds } => test::run(seeds),
         Chore::Soak(settings) => soak::run(&settings),
         Chore::Fuzz(settings) => fuzz::run(&settings),
+        Chore::Miri => miri::run(),
         Chore::Clauses => clauses::run(),
         Chore::Bench { arguments } => bench(&arguments),
     };

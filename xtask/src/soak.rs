@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::command::cargo;
-use crate::{fuzz, test};
+use crate::{fuzz, miri, test};
 
 /// How much of it.
 #[derive(Args)]
@@ -33,6 +33,7 @@ pub struct Settings {
 /// # Errors
 /// What failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
+    miri::run()?;
     let model = ["test", "--release", "-p", "oikaze-protocol", "--lib", "--", "--ignored", "--nocapture", "all_classes_for_long"];
     test::some(cargo(&model))?;
     cargo(&["build", "--release", "-p", "oikaze-sim"]).run()?;

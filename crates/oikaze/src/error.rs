@@ -11,13 +11,14 @@ use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Refusal;
 use rustix::io::Errno;
+use std::fmt;
 use std::time::Duration;
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The time limit of a wait has passed. An [`Operation`](crate::Operation) goes on and may be waited for again; a collective goes
@@ -81,6 +82,27 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// Prints the message, as `Display` does, so that `fn main() -> oikaze::Result<()>` ends with text a person can read.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_message(self, f)
+    }
+}
+
+/// Writes an error's message, and those of its sources that the message does not repeat.
+pub(crate) fn write_message(error: &dyn std::error::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    f.write_str(&text)
 }
 
 impl Error {
@@ -225,5 +247,24 @@ fn advice(failure: &Failure) -> &'static str {
              that only stalls needs a longer OIKAZE_FAILURE_TIME"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `fn main() -> Result` prints by `Debug`.
+    #[test]
+    fn debug_of_an_error_is_its_message() {
+        let dead = CoherenceError::NodeDead { doing: "barrier".into(), rank: 1 };
+        let job = || JobError::Refused { why: "it is full".into() };
+        let system = std::io::Error::from_raw_os_error(2);
+        for error in [Error::failed("barrier", Failure::Coherence(dead)), Error::Job(job()), Error::system("opening", system)] {
+            assert_eq!(format!("{error:?}"), error.to_string());
+        }
+        assert_eq!(format!("{:?}", job()), job().to_string());
+        let launch = crate::job::launch::LaunchError::from(job());
+        assert_eq!(format!("{launch:?}"), launch.to_string());
     }
 }

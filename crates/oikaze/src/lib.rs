@@ -47,6 +47,7 @@ mod refused;
 mod region;
 mod remote;
 mod role;
+mod rules;
 mod run;
 mod scope;
 mod shared;

@@ -183,7 +183,7 @@ impl Job {
     ///
     /// # Errors
     /// Nodes disagree on name, length, element or homes (the error names them); one of them has no memory for it (all are told);
-    /// a node is lost.
+    /// a node is lost; a guard of any array of this node is alive (as for [`Job::barrier`]).
     pub fn array<T: Element>(&self, name: &str, len: usize) -> Result<SharedArray<T>> {
         self.array_with_homes(name, len, Homes::Block)
     }
@@ -230,8 +230,10 @@ impl Job {
     /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each node calls it.
     ///
     /// # Errors
-    /// A node is lost; nodes do different things; the time limit passed.
+    /// A node is lost; nodes do different things; the time limit passed. A guard of any array of this node is alive: then this node
+    /// does not arrive, and the others go on waiting for it.
     pub fn barrier(&self) -> Result<()> {
+        self.node.check_no_guard("barrier")?;
         self.node.collective("barrier", Request::Barrier, self.limit).map(drop)
     }
 
@@ -249,6 +251,7 @@ impl Job {
     /// # Errors
     /// As [`Job::barrier`]; lengths that differ between nodes.
     pub fn reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
+        self.node.check_no_guard("reduce")?;
         let reduction = Reduction { op, values: T::to_values(values) };
         match self.node.collective("reduce", Request::Reduce(reduction), self.limit)? {
             Value::Reduced(values) => T::from_values(values),
@@ -257,10 +260,11 @@ impl Job {
         .ok_or_else(|| Error::invalid("reduce", "the result is of another type (a defect)"))
     }
 
-    /// Hold lock number `lock` (any number) of the job.
+    /// Hold lock number `lock` (any number) of the job. Guards of other threads may be alive: they keep the bytes that they have
+    /// shown until they end.
     ///
     /// # Errors
-    /// A node that is needed for it is lost; the time limit passed.
+    /// A node that is needed for it is lost; the time limit passed; a guard that this thread took is alive.
     pub fn lock(&self, lock: u64) -> Result<LockGuard> {
         LockGuard::acquire(&self.node, lock, self.limit)
     }
@@ -325,8 +329,11 @@ impl Job {
 
     /// Leave: wait for all others to leave, then say goodbye. Done by dropping the job too; this tells of errors.
     ///
+    /// Guards that live on show the last bytes that this node had, and nothing changes these any more.
+    ///
     /// # Errors
-    /// A node was lost before it left; or operations have failed that nobody waited for ([`Job::quiet`]).
+    /// A node was lost before it left; operations have failed that nobody waited for ([`Job::quiet`]); a guard is alive, whose later
+    /// writes no other node will see (the job is left all the same).
     pub fn leave(mut self) -> Result<()> {
         self.leave_once()
     }
@@ -363,7 +370,9 @@ impl Job {
         } else if self.node.is_aborted() {
             Ok(())
         } else {
-            self.node.leave_job(self.limit).and_then(|()| self.node.report_untaken(None))
+            // The others cannot do without this node's arrival: a guard that is alive is an error only afterwards.
+            let guards = self.node.check_no_guard("leave");
+            self.node.leave_job(self.limit).and_then(|()| self.node.report_untaken(None)).and(guards)
         };
         self.part();
         outcome

@@ -5,7 +5,7 @@ use oikaze_protocol::wind::HandshakeRefusal;
 use std::time::Duration;
 
 /// Why a job could not be found, joined or asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum JobError {
     /// A variable that the launcher sets is missing or makes no sense.
     #[error(
@@ -135,6 +135,13 @@ pub enum JobError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// Prints the message, as `Display` does: `fn main() -> Result` prints errors by `Debug`.
+impl std::fmt::Debug for JobError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        crate::error::write_message(self, f)
+    }
 }
 
 impl JobError {

@@ -9,6 +9,7 @@ mod cork;
 mod departures;
 mod drive;
 mod forked;
+mod guards;
 mod helper;
 mod leave;
 mod mailbox;
@@ -42,7 +43,7 @@ use crossbeam_queue::SegQueue;
 use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
-use oikaze_os::memory::shared::{PageSet, Tracker};
+use oikaze_os::memory::shared::{LiveGuards, PageSet, Tracker};
 use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -88,6 +89,8 @@ pub(crate) struct Node {
     ways: Ways,
     fences: Arc<Fences>,
     tracker: Option<Arc<dyn Tracker>>,
+    /// Guards of this node's arrays that are alive.
+    guards: Arc<LiveGuards>,
     start: Instant,
     waiting: Waiting,
     spinning: Spinning,
@@ -109,7 +112,7 @@ pub(crate) struct Node {
 impl Node {
     /// Start a node's helper around its engine.
     pub fn start(
-        engine: RealEngine,
+        mut engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
         tracker: Option<Arc<dyn Tracker>>,
         waiting: Waiting,
@@ -127,6 +130,7 @@ impl Node {
         let neighbours = engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
         let neighbours = neighbours.map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
         let (passages, fences) = (engine.passages(), engine.fences());
+        let guards = Arc::clone(engine.pages().guards());
         let node = Arc::new(Self {
             pace: straight::Pace::new(passages.count()),
             passages,
@@ -145,6 +149,7 @@ impl Node {
             neighbours,
             fences,
             tracker,
+            guards,
             start,
             waiting,
             spinning: Spinning::new(waiting.spin),

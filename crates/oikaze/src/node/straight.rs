@@ -75,7 +75,12 @@ impl Node {
             engine = self.look_around(engine)?;
         }
         // Elements of a shared array may have to be fetched by a turn, while this thread sleeps in the engine. They go the long way, copied before.
-        let sent = if engine.pages().tracks(body).is_none() { engine.send_straight(way.peer(), class, tag, body) } else { None };
+        let start = body.as_ptr().addr();
+        let sent = if engine.pages().tracks(&(start..start + body.len())).is_none() {
+            engine.send_straight(way.peer(), class, tag, body)
+        } else {
+            None
+        };
         drop(engine);
         self.after_leaving_to(sent.is_some().then_some(way.passage()));
         sent

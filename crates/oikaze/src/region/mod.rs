@@ -61,16 +61,16 @@ fn check_untracked(engine: &mut RealEngine, region: &Region) -> Result<()> {
     if region.kind() != RegionKind::Borrowed {
         return Ok(());
     }
-    let array = |bytes: &[u8]| engine.pages().tracks(bytes).map(|memory| memory.name().to_owned());
-    match region.with_bytes(0, region.len() as u64, array) {
-        Ok(Some(array)) => Err(Error::invalid(
+    // A loan that is over is refused whatever it is used for.
+    let addresses = region.addresses().unwrap_or_default();
+    match engine.pages().tracks(&addresses).map(|memory| memory.name().to_owned()) {
+        Some(array) => Err(Error::invalid(
             format!("lending {} bytes", region.len()),
             format!(
                 "they belong to the shared array \"{array}\", whose pages may be elsewhere; copy them into other memory first"
             ),
         )),
-        // A loan that is over is refused whatever it is used for.
-        Ok(None) | Err(_) => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -172,20 +172,10 @@ impl RegionSlice {
         Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
     }
 
-    /// Read its bytes where they are, by this thread; `false` if the region is registered no more, or `act` says so.
+    /// Copy its bytes from or to where they are, by this thread; `act` is given region, offset and length. Returns `false` if the region
+    /// is registered no more, or `act` says so.
     #[inline]
-    pub(crate) fn use_directly(&self, act: impl FnOnce(&[u8]) -> bool) -> bool {
-        let inner = &*self.region.inner;
-        if inner.node.is_forked() {
-            return false;
-        }
-        let Some(_inside) = inner.direct.enter() else { return false };
-        inner.region.with_bytes(self.range.start as u64, self.range.len() as u64, act).is_ok_and(|done| done)
-    }
-
-    /// Write its bytes where they are, by this thread, as [`RegionSlice::use_directly`]; `act` is given region, offset and length.
-    #[inline]
-    pub(crate) fn fill_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
+    pub(crate) fn use_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
         let inner = &*self.region.inner;
         if inner.node.is_forked() {
             return false;

@@ -30,7 +30,7 @@ impl RemoteRegion {
             Some(_) => return false,
             None => None,
         };
-        from.use_directly(|source| mapped.write(offset, source, signal))
+        from.use_directly(|region, at, len| mapped.write_from(offset, region, at, len, signal))
     }
 
     #[inline]
@@ -42,7 +42,7 @@ impl RemoteRegion {
     #[inline]
     pub(super) fn get_direct(&self, offset: u64, into: &RegionSlice) -> Option<Operation<()>> {
         let mapped = self.direct()?;
-        let got = into.fill_directly(|region, at, len| mapped.read_to(offset, region, at, len));
+        let got = into.use_directly(|region, at, len| mapped.read_to(offset, region, at, len));
         got.then(|| Operation::done(()))
     }
 

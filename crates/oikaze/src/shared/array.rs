@@ -1,13 +1,13 @@
 //! One shared array as a program holds it.
 
 use super::{ReadGuard, WriteGuard};
-use crate::engine::{Request, Value};
+use crate::engine::{Failure, Request, Value};
 use crate::node::Node;
 use crate::{Error, Result};
 use bytemuck::Pod;
 use oikaze_os::memory::shared::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{self, Access, Declaration, Homes};
+use oikaze_protocol::coherence::{self, Access, CoherenceError, Declaration, Homes};
 use oikaze_protocol::limits::PAGE;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -57,6 +57,7 @@ impl<T: Element> SharedArray<T> {
     ) -> Result<Self> {
         let what = format!("declare array \"{name}\"");
         node.check_process(|| what.clone())?;
+        node.check_no_guard(&what)?;
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let element = coherence::Element { kind: T::KIND, size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX) };
         let declaration = Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
@@ -96,7 +97,7 @@ impl<T: Element> SharedArray<T> {
             return Err(Error::invalid(format!("declare array \"{name}\""), problem));
         }
         let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
-        let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?);
+        let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?.counted(Arc::clone(node.guards())));
         for run in homes.runs(me, memory.pages(), nodes) {
             memory.populate(run)?;
         }
@@ -148,38 +149,66 @@ impl<T: Element> SharedArray<T> {
 
     /// Elements to read. Those that are not valid here are fetched first, in runs, without a page fault.
     ///
+    /// The guard counts as a read of all its elements for as long as it lives: another node that writes one of them meanwhile makes
+    /// a data race. What the guard shows does not change even then.
+    ///
     /// # Errors
-    /// Out of range; a write guard of this process overlaps; a home is lost; the time limit passed.
+    /// Out of range; a write guard of this process overlaps; a page was lost with its home; the time limit passed.
+    #[track_caller]
     pub fn read(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
         self.make_valid(&elements, Access::Read)?;
-        Ok(ReadGuard(self.memory.slice(elements)?))
+        self.check_not_lost(&elements)?;
+        Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
     }
 
     /// Elements to write (and read).
     ///
     /// # Errors
-    /// Out of range; another guard of this process overlaps; a home is lost; the time limit passed.
+    /// Out of range; another guard of this process overlaps; a page was lost with its home; the time limit passed.
+    #[track_caller]
     pub fn write(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.make_valid(&elements, Access::Write)?;
-        Ok(WriteGuard(self.memory.slice_mut(elements)?))
+        self.check_not_lost(&elements)?;
+        Ok(WriteGuard { array: self, guard: self.memory.slice_mut(elements)? })
     }
 
     /// Elements to read with plain loads that trap where a page is not valid: nothing is fetched before it is touched.
     ///
+    /// A load cannot fail. If the home of a page dies before the page has come, the load gives the last bytes that were here.
+    /// [`ReadGuard::release`] says so, as does this node's next synchronisation.
+    ///
     /// # Errors
-    /// Out of range; a write guard of this process overlaps.
+    /// Out of range; a write guard of this process overlaps; a page was lost with its home.
+    #[track_caller]
     pub fn read_lazily(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
         self.check_process()?;
-        Ok(ReadGuard(self.memory.slice(elements)?))
+        self.check_not_lost(&elements)?;
+        Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
     }
 
     /// Elements to write with plain stores that trap where a page is not valid or not yet noticed as written.
     ///
+    /// See [`SharedArray::read_lazily`] about pages whose home dies.
+    ///
     /// # Errors
-    /// Out of range; another guard of this process overlaps.
+    /// Out of range; another guard of this process overlaps; a page was lost with its home.
+    #[track_caller]
     pub fn write_lazily(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.check_process()?;
-        Ok(WriteGuard(self.memory.slice_mut(elements)?))
+        self.check_not_lost(&elements)?;
+        Ok(WriteGuard { array: self, guard: self.memory.slice_mut(elements)? })
+    }
+
+    /// COH-8.8: the bytes of a page that was lost are old.
+    fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
+        let bytes = elements.start.saturating_mul(size_of::<T>())..elements.end.saturating_mul(size_of::<T>());
+        self.memory.lost_page(&bytes).map_or(Ok(()), |lost| Err(self.lost("take a guard", lost)))
+    }
+
+    /// The error of a guard with a page that was lost with its home.
+    pub(super) fn lost(&self, doing: &str, (page, rank): (u64, Rank)) -> Error {
+        let lost = CoherenceError::PageLost { doing: doing.to_owned(), array: self.name.to_string(), page, rank };
+        self.node.failure(&doing, Failure::Coherence(lost))
     }
 
     /// Fails in a child of fork, which has no view of the array (MEM-24.3).

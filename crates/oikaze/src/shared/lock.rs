@@ -18,6 +18,7 @@ pub struct LockGuard {
 impl LockGuard {
     pub(crate) fn acquire(node: &Arc<Node>, lock: u64, limit: Option<Duration>) -> Result<Self> {
         node.look_at_handlers_soon();
+        node.check_no_guard_of_this_thread(|| format!("lock {lock}"))?;
         let completion = node.submit(Request::Lock(lock), None);
         let outcome = node.outcome(&format_args!("lock {lock}"), &completion, limit);
         if let Err(error @ Error::Timeout { .. }) = outcome {

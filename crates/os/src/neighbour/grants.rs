@@ -260,6 +260,13 @@ impl Mapped {
         done == Some(true)
     }
 
+    /// Write bytes of a region of ours, as [`Mapped::write`]; `false` also if they are out of its bounds.
+    #[inline]
+    #[must_use]
+    pub fn write_from(&self, offset: u64, from: &Region, at: u64, len: u64, signal: Option<(u64, u64)>) -> bool {
+        from.with_bytes(at, len, |bytes| self.write(offset, bytes, signal)).is_ok_and(|done| done)
+    }
+
     /// Read into a region of ours.
     #[inline]
     #[must_use]

@@ -83,6 +83,7 @@ impl Coherence {
     /// A page cannot be fetched: the thread goes on with its last bytes, and the next synchronisation says so (COH-8.3).
     pub(super) fn lose_page(&mut self, id: PageId, home: Rank, access: Access, pages: &mut dyn Pages) {
         self.lost_page.get_or_insert(Lost { page: id, home });
+        pages.lost(id.0, id.1, home);
         if let Some(array) = self.arrays.get_mut(id.0 as usize) {
             array.set(id.1, State::Read);
         }

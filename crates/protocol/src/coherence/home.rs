@@ -45,7 +45,15 @@ impl Coherence {
             pages.set_access(array, range, Access::Read);
         }
         self.statistics.served_pages += count;
-        let body = Body::Segment(Segment { region, offset: run.first * PAGE as u64, len: count * PAGE as u64 });
+        let range = run.first..run.first + count;
+        let body = if pages.has_pending(run.array, range.clone()) {
+            // Guards here keep old bytes in memory (COH-3.9): the answer is a copy with the new ones.
+            let mut newest = alloc::vec![0; run.count as usize * PAGE];
+            range.zip(newest.chunks_exact_mut(PAGE)).for_each(|(page, into)| pages.read_newest(run.array, page, into));
+            Body::Inline(newest)
+        } else {
+            Body::Segment(Segment { region, offset: run.first * PAGE as u64, len: count * PAGE as u64 })
+        };
         let head = Headline::Pages(run).write();
         let token = self.await_settling(from, Purpose::Pages);
         let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token };
@@ -70,7 +78,7 @@ impl Coherence {
         }
         self.statistics.applied_diffs += applied;
         diff::decode(body, |page, at, bytes| {
-            pages.write(id, page * PAGE as u64 + at as u64, bytes);
+            pages.merge(id, page * PAGE as u64 + at as u64, bytes);
             Ok(())
         })?;
         // What could not be placed must not be told to anybody (COH-5.4).

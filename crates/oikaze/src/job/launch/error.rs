@@ -5,7 +5,7 @@ use crate::job::JobError;
 use std::ffi::OsString;
 
 /// Why a job could not be started.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum LaunchError {
     /// What the user asked for contradicts itself.
     #[error("{0}")]
@@ -57,6 +57,13 @@ pub enum LaunchError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// Prints the message, as `Display` does: `fn main() -> Result` prints errors by `Debug`.
+impl std::fmt::Debug for LaunchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        crate::error::write_message(self, f)
+    }
 }
 
 impl LaunchError {

@@ -116,14 +116,24 @@ impl Region {
         Ok(Gather::new(at, len as usize, hold))
     }
 
+    /// Addresses of its bytes in the program's view; `None` if the lending scope has ended.
+    #[must_use]
+    pub fn addresses(&self) -> Option<core::ops::Range<usize>> {
+        let start = self.inner.view.as_ptr().addr();
+        (!self.is_closed()).then(|| start..start + self.len())
+    }
+
     /// Look at bytes where they are: the source of a copy. Should somebody change them meanwhile, what is copied is some mixture. (Through the
     /// program's own mapping: what it has just stored there is still on its way to the cache, from where a processor takes it at another
     /// address of the same memory no sooner.)
     ///
+    /// For this crate alone: any clone of the region can change the bytes under the slice, so `look` must hand it to a copy and do
+    /// nothing else with it (MEM-1.14).
+    ///
     /// # Errors
     /// [`AccessError`]: out of bounds, or the lending scope has ended.
     #[inline]
-    pub fn with_bytes<R>(&self, offset: u64, len: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R, AccessError> {
+    pub(crate) fn with_bytes<R>(&self, offset: u64, len: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R, AccessError> {
         // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call; bytes have no invalid values. As with
         // [`Gather::with_bytes`], a writer races with `look` as with the kernel's copy.
         self.reach(Side::Program, offset, len, |at| look(unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) }))

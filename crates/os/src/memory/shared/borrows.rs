@@ -1,10 +1,16 @@
-//! Which parts of an array this process's threads hold: `RefCell`, by ranges.
+//! Tracks which byte ranges of an array are lent to guards of this process: `RefCell`, by ranges. Bytes that arrive from other nodes
+//! do not change memory that a guard has shown (COH-3.9).
 
-use std::fmt;
-use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oikaze_protocol::limits::PAGE;
 
 use super::error::SharedError;
+use super::live_guards::{LiveGuards, Taker};
+use super::pending::PendingBytes;
 use crate::origin::Origin;
 
 /// A registry of the byte ranges that are lent out. Readers may overlap readers; a writer overlaps nobody.
@@ -14,22 +20,107 @@ use crate::origin::Origin;
 pub struct Borrows {
     held: Mutex<Held>,
     origin: Origin,
+    live: Arc<LiveGuards>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     next: u64,
     ranges: Vec<Entry>,
+    pending: PendingBytes,
+    /// A race on this array has been reported.
+    is_reported: bool,
 }
 
+/// One guard that is alive.
 #[derive(Debug)]
 struct Entry {
     ticket: u64,
     bytes: Range<usize>,
     writer: bool,
+    taker: Taker,
+    taken_at: &'static Location<'static>,
+    /// Pages that the guard has shown and that were invalidated since. Its bytes in them stay as they are.
+    shown: BTreeSet<usize>,
+}
+
+/// Where arriving bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Incoming {
+    /// A home's answer to a fetch. A guard has shown the page only if the page was invalidated while the guard lived.
+    Fetched,
+    /// Another node's diff to a page whose home is here, which a guard may show at any time.
+    Diff,
+}
+
+/// An array's memory, through the alias.
+pub(super) trait AliasBytes {
+    /// The byte at `at`.
+    fn load(&self, at: usize) -> u8;
+    /// Stores bytes from `at` on.
+    fn store(&self, at: usize, bytes: &[u8]);
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
+    one.start.max(other.start)..one.end.min(other.end)
+}
+
+impl Entry {
+    fn describe(&self) -> String {
+        let Range { start, end } = self.bytes;
+        let does = if self.writer { "writes" } else { "reads" };
+        format!("a guard that {does} bytes {start}..{end}, taken at {},", self.taken_at)
+    }
+}
+
+impl Held {
+    /// The parts of `bytes` that must not change: sorted and disjoint.
+    fn covered(&self, bytes: &Range<usize>, incoming: Incoming) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for entry in &self.ranges {
+            let common = overlap(&entry.bytes, bytes);
+            if common.is_empty() {
+                continue;
+            }
+            match incoming {
+                Incoming::Diff => runs.push(common),
+                Incoming::Fetched => {
+                    let shown = entry.shown.range(common.start / PAGE..common.end.div_ceil(PAGE));
+                    runs.extend(shown.map(|page| overlap(&common, &(page * PAGE..(page + 1) * PAGE))));
+                }
+            }
+        }
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.dedup_by(|run, last| {
+            let joins = run.start <= last.end;
+            if joins {
+                last.end = last.end.max(run.end);
+            }
+            joins
+        });
+        runs
+    }
+
+    /// Says once for each array that the program has a race.
+    fn report(&mut self, array: &str, at: usize) {
+        let guard = self.ranges.iter().find(|entry| entry.bytes.contains(&at));
+        if let Some(guard) = guard.filter(|_| !self.is_reported) {
+            eprintln!(
+                "oikaze: data race on array {array:?}: another node has changed byte {at} while {} is alive in this process. The \
+                 guard keeps the old bytes until it ends; drop it before other nodes write there",
+                guard.describe()
+            );
+            self.is_reported = true;
+        }
+    }
 }
 
 impl Borrows {
+    /// A registry whose guards are counted in `live`, too.
+    pub(super) fn counted(live: Arc<LiveGuards>) -> Borrows {
+        Borrows { held: Mutex::default(), origin: Origin::default(), live }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         // Nothing inside can panic half-way, so a poisoned lock still guards a consistent list.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,156 +132,125 @@ impl Borrows {
         self.lock().ranges.len()
     }
 
+    /// Describes one guard that is alive; of the calling thread, if `of_this_thread`.
+    #[must_use]
+    pub fn describe_one(&self, of_this_thread: bool) -> Option<String> {
+        let taker = of_this_thread.then(Taker::current);
+        let held = self.lock();
+        let is_meant = |entry: &&Entry| taker.as_ref().is_none_or(|taker| *taker == entry.taker);
+        held.ranges.iter().find(is_meant).map(Entry::describe)
+    }
+
     /// Lend out `bytes`, or say which guard is in the way.
+    #[track_caller]
     pub(super) fn borrow(&self, array: &str, bytes: Range<usize>, writer: bool) -> Result<u64, SharedError> {
+        let taken_at = Location::caller();
         let mut held = self.lock();
-        // Ranges overlap if the later start comes before the earlier end; an empty one overlaps nothing.
-        let overlaps = |e: &&Entry| e.bytes.start.max(bytes.start) < e.bytes.end.min(bytes.end);
+        let overlaps = |e: &&Entry| !overlap(&e.bytes, &bytes).is_empty();
         let conflict = held.ranges.iter().filter(overlaps).find(|e| writer || e.writer);
         if let Some(e) = conflict {
             return Err(SharedError::invalid(
                 format!("{} bytes {}..{} of array {array:?}", if writer { "writing" } else { "reading" }, bytes.start, bytes.end),
-                format!(
-                    "a guard that {} bytes {}..{} is alive in this process",
-                    if e.writer { "writes" } else { "reads" },
-                    e.bytes.start,
-                    e.bytes.end
-                ),
+                format!("{} is alive in this process", e.describe()),
                 "Drop that guard first, or cut the range so that threads hold disjoint parts.",
             ));
         }
         let ticket = held.next;
         held.next += 1;
-        held.ranges.push(Entry { ticket, bytes, writer });
+        let taker = Taker::current();
+        self.live.taken(&taker);
+        held.ranges.push(Entry { ticket, bytes, writer, taker, taken_at, shown: BTreeSet::new() });
         Ok(ticket)
     }
 
-    fn give_back(&self, ticket: u64) {
+    /// Ends a loan. Bytes that waited for it alone go to memory before anybody else can borrow them.
+    pub(super) fn give_back(&self, ticket: u64, alias: &impl AliasBytes) {
         // In a child of fork the lock may be held for ever, by a thread that the child does not have (MEM-24.2).
         if !self.origin.is_here() {
             return;
         }
         let mut held = self.lock();
-        if let Some(at) = held.ranges.iter().rposition(|e| e.ticket == ticket) {
-            held.ranges.swap_remove(at);
+        let Some(at) = held.ranges.iter().rposition(|e| e.ticket == ticket) else { return };
+        let ended = held.ranges.swap_remove(at);
+        self.live.ended(&ended.taker);
+        let Held { ranges, pending, .. } = &mut *held;
+        if !pending.is_empty() {
+            let is_free = |byte| !ranges.iter().any(|entry| entry.bytes.contains(&byte));
+            // The guard may itself have written there since: its own bytes are the newer ones then.
+            pending.take(is_free, |at, arrived, kept| {
+                if alias.load(at) == kept {
+                    alias.store(at, &[arrived]);
+                }
+            });
         }
     }
-}
 
-/// Ends a borrow when dropped.
-#[derive(Debug)]
-struct Loan<'a> {
-    borrows: &'a Borrows,
-    ticket: u64,
-}
+    /// Puts arriving bytes into memory, those under guards that have shown them excepted: these wait (COH-3.9).
+    pub(super) fn place(&self, array: &str, at: usize, bytes: &[u8], incoming: Incoming, alias: &impl AliasBytes) {
+        // Held to the end, so that no guard begins in the middle of the copy.
+        let mut held = self.lock();
+        let covered = held.covered(&(at..at + bytes.len()), incoming);
+        let mut done = 0;
+        for run in covered {
+            let run = run.start - at..run.end - at;
+            held.store(at + done, bytes.get(done..run.start).unwrap_or_default(), alias);
+            done = run.end;
+            for (offset, &arrived) in run.clone().zip(bytes.get(run).unwrap_or_default()) {
+                let (byte, kept) = (at + offset, alias.load(at + offset));
+                if arrived == kept {
+                    // A race-free program is always here: nobody else writes what a guard covers.
+                    held.forget(byte);
+                } else {
+                    held.pending.set(byte, arrived, kept);
+                    held.report(array, byte);
+                }
+            }
+        }
+        held.store(at + done, bytes.get(done..).unwrap_or_default(), alias);
+    }
 
-impl Drop for Loan<'_> {
-    fn drop(&mut self) {
-        self.borrows.give_back(self.ticket);
+    /// Invalidates pages by `unmap`; guards over them keep the bytes that they have shown.
+    pub(super) fn invalidate<R>(&self, pages: Range<u64>, unmap: impl FnOnce() -> R) -> R {
+        let pages = pages.start as usize..pages.end as usize;
+        let bytes = pages.start.saturating_mul(PAGE)..pages.end.saturating_mul(PAGE);
+        // Held until the pages are unmapped: a guard that begins before has shown them.
+        let mut held = self.lock();
+        for entry in &mut held.ranges {
+            let common = overlap(&entry.bytes, &bytes);
+            if !common.is_empty() {
+                entry.shown.extend(common.start / PAGE..common.end.div_ceil(PAGE));
+            }
+        }
+        unmap()
+    }
+
+    /// Does any byte of these pages wait for a guard's end?
+    pub(super) fn has_pending(&self, pages: Range<u64>) -> bool {
+        self.lock().pending.touches(pages.start as usize..pages.end as usize)
+    }
+
+    /// Puts the bytes that wait into `copy`, a copy of memory from `start` on.
+    pub(super) fn overlay(&self, start: usize, copy: &mut [u8]) {
+        self.lock().pending.overlay(start, copy);
     }
 }
 
-/// Elements of a shared array, for reading.
-pub struct ReadGuard<'a, T> {
-    elements: &'a [T],
-    _loan: Loan<'a>,
-}
-
-/// Elements of a shared array, for reading and writing.
-pub struct WriteGuard<'a, T> {
-    elements: &'a mut [T],
-    _loan: Loan<'a>,
-}
-
-impl<'a, T> ReadGuard<'a, T> {
-    pub(super) fn new(borrows: &'a Borrows, ticket: u64, elements: &'a [T]) -> Self {
-        ReadGuard { elements, _loan: Loan { borrows, ticket } }
+impl Held {
+    fn forget(&mut self, byte: usize) {
+        if !self.pending.is_empty() {
+            self.pending.clear(byte);
+        }
     }
-}
 
-impl<'a, T> WriteGuard<'a, T> {
-    pub(super) fn new(borrows: &'a Borrows, ticket: u64, elements: &'a mut [T]) -> Self {
-        WriteGuard { elements, _loan: Loan { borrows, ticket } }
-    }
-}
-
-impl<T> Deref for ReadGuard<'_, T> {
-    type Target = [T];
-    fn deref(&self) -> &[T] {
-        self.elements
-    }
-}
-
-impl<T> Deref for WriteGuard<'_, T> {
-    type Target = [T];
-    fn deref(&self) -> &[T] {
-        self.elements
-    }
-}
-
-impl<T> DerefMut for WriteGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        self.elements
-    }
-}
-
-// Printing the elements would touch pages, and a touch may wait for another node: only the length is shown.
-impl<T> fmt::Debug for ReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadGuard").field("len", &self.elements.len()).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for WriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteGuard").field("len", &self.elements.len()).finish_non_exhaustive()
+    fn store(&mut self, at: usize, bytes: &[u8], alias: &impl AliasBytes) {
+        if !self.pending.is_empty() {
+            (at..at + bytes.len()).for_each(|byte| self.pending.clear(byte));
+        }
+        if !bytes.is_empty() {
+            alias.store(at, bytes);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_refusal_names_both_ranges_and_what_to_do() {
-        let borrows = Borrows::default();
-        borrows.borrow("p", 0..64, false).unwrap();
-        let text = borrows.borrow("p", 32..96, true).unwrap_err().to_string();
-        assert!(text.contains("writing bytes 32..96 of array \"p\"") && text.contains("reads bytes 0..64"), "{text}");
-        assert!(text.contains("Drop that guard"), "{text}");
-    }
-
-    #[test]
-    fn a_guard_gives_back_when_it_is_dropped() {
-        let borrows = Borrows::default();
-        let guard = WriteGuard::<u8>::new(&borrows, borrows.borrow("p", 0..8, true).unwrap(), &mut []);
-        assert!(borrows.borrow("p", 7..8, false).is_err());
-        assert_eq!(borrows.count(), 1);
-        drop(guard);
-        assert_eq!(borrows.count(), 0);
-        borrows.borrow("p", 7..8, true).unwrap();
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        /// The oracle: a count of readers and writers for each byte.
-        #[test]
-        fn lends_exactly_what_no_byte_forbids(asks in proptest::collection::vec((0..20_usize, 0..8_usize, any::<bool>(), any::<bool>()), 1..60)) {
-            let borrows = Borrows::default();
-            let mut held: Vec<(u64, Range<usize>, bool)> = Vec::new();
-            for (start, len, writer, give_back) in asks {
-                if give_back && let Some((ticket, ..)) = held.pop() {
-                    borrows.give_back(ticket);
-                }
-                let bytes = start..start + len;
-                let forbidden = bytes.clone().any(|b| held.iter().any(|(_, r, w)| r.contains(&b) && (writer || *w)));
-                let answer = borrows.borrow("p", bytes.clone(), writer);
-                prop_assert_eq!(answer.is_err(), forbidden);
-                held.extend(answer.ok().map(|ticket| (ticket, bytes, writer)));
-                prop_assert_eq!(borrows.count(), held.len());
-            }
-        }
-    }
-}
+mod tests;

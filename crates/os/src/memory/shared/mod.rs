@@ -14,9 +14,13 @@ mod choose;
 #[cfg(test)]
 mod conformance;
 mod error;
+mod guards;
+mod live_guards;
+mod lost_pages;
 mod mprotect;
 mod page_set;
 mod page_word;
+mod pending;
 mod segv;
 mod segv_chain;
 mod self_test;
@@ -25,9 +29,11 @@ mod tracker;
 pub(super) mod uffd_sys;
 mod userfaultfd;
 
-pub use borrows::{Borrows, ReadGuard, WriteGuard};
+pub use borrows::Borrows;
 pub use choose::{Choice, choose, open};
 pub use error::SharedError;
+pub use guards::{ReadGuard, WriteGuard};
+pub use live_guards::LiveGuards;
 pub use mprotect::Mprotect;
 pub use page_set::PageSet;
 pub use shared_memory::SharedMemory;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, ArrayId, Pages};
 use oikaze_protocol::limits::PAGE;
 
 use super::error::SharedError;
+use super::live_guards::LiveGuards;
 use super::shared_memory::SharedMemory;
 
 /// All arrays' memory. Coherence's calls cannot fail by themselves. With the first that does no view is tracked any more, for what
@@ -16,6 +18,7 @@ use super::shared_memory::SharedMemory;
 pub struct PageSet {
     arrays: BTreeMap<ArrayId, Arc<SharedMemory>>,
     failure: OnceLock<String>,
+    guards: Arc<LiveGuards>,
 }
 
 impl PageSet {
@@ -23,6 +26,26 @@ impl PageSet {
     #[must_use]
     pub fn new() -> PageSet {
         PageSet::default()
+    }
+
+    /// Counts the guards of all arrays that were made with it ([`SharedMemory::counted`]).
+    #[must_use]
+    pub fn guards(&self) -> &Arc<LiveGuards> {
+        &self.guards
+    }
+
+    /// Why `doing` is refused: a guard that is alive, of the calling thread if `of_this_thread` (COH-6.10, COH-7.7).
+    #[must_use]
+    pub fn guard_in_the_way(&self, doing: &str, of_this_thread: bool) -> Option<SharedError> {
+        self.iter().find_map(|memory| {
+            let guard = memory.borrows().describe_one(of_this_thread)?;
+            let whose = if of_this_thread { "this thread" } else { "this process" };
+            Some(SharedError::invalid(
+                doing.to_owned(),
+                format!("{guard} of array {:?} is alive in {whose}", memory.name()),
+                "Drop it first: what a guard shows must not change, and this makes other nodes' writes visible.",
+            ))
+        })
     }
 
     /// Add an array; the one that had its number, if any.
@@ -45,12 +68,12 @@ impl PageSet {
     /// Which array has any of these bytes in its view, by address?
     #[inline]
     #[must_use]
-    pub fn tracks(&self, bytes: &[u8]) -> Option<&Arc<SharedMemory>> {
-        if self.arrays.is_empty() { None } else { self.find(bytes) }
+    pub fn tracks(&self, addresses: &Range<usize>) -> Option<&Arc<SharedMemory>> {
+        if self.arrays.is_empty() { None } else { self.find(addresses) }
     }
 
-    fn find(&self, bytes: &[u8]) -> Option<&Arc<SharedMemory>> {
-        let (start, end) = (bytes.as_ptr() as usize, bytes.as_ptr() as usize + bytes.len());
+    fn find(&self, addresses: &Range<usize>) -> Option<&Arc<SharedMemory>> {
+        let Range { start, end } = *addresses;
         self.iter().find(|memory| {
             let view = memory.view();
             start < view.base() + view.len() && view.base() < end
@@ -121,6 +144,27 @@ impl Pages for PageSet {
 
     fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
         self.change(array, |m| m.write(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
+    }
+
+    fn merge(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
+        self.change(array, |m| m.merge(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
+    }
+
+    fn has_pending(&self, array: ArrayId, pages: Range<u64>) -> bool {
+        self.arrays.get(&array).is_some_and(|memory| memory.has_pending(pages))
+    }
+
+    fn read_newest(&self, array: ArrayId, page: u64, into: &mut [u8]) {
+        self.with(array, |m| {
+            let offset = usize::try_from(page).ok().and_then(|p| p.checked_mul(PAGE)).unwrap_or(usize::MAX);
+            m.read_newest(offset, into)
+        });
+    }
+
+    fn lost(&mut self, array: ArrayId, page: u64, home: Rank) {
+        if let Some(memory) = self.arrays.get(&array) {
+            memory.lost.add(page, home);
+        }
     }
 
     fn failure(&self) -> Option<&str> {

@@ -8,14 +8,15 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytemuck::Pod;
 use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 use rustix::io::Errno;
 use rustix::mm::Advice;
 
-use super::borrows::{Borrows, ReadGuard, WriteGuard};
+use super::borrows::{AliasBytes, Borrows, Incoming};
 use super::error::SharedError;
+use super::live_guards::LiveGuards;
+use super::lost_pages::LostPages;
 use super::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::{MemoryError, Region, memfd, room};
@@ -26,19 +27,14 @@ const CHECKED: usize = 16 << 20;
 
 /// One array: a sealed memfd, the application's tracked view of it and the runtime's untracked alias.
 ///
-/// # Who may touch the view, and when
+/// # Soundness of guards
 ///
-/// [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut) are safe functions over memory that other *nodes* change. Two things make
-/// them sound together:
+/// [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut) are safe functions over memory that other *nodes* change. The
+/// [`Borrows`] registry makes them sound, whatever the program does:
 ///
-/// - Inside this process the [`Borrows`] registry refuses a guard that overlaps a guard which writes, or any guard if it writes itself.
-/// - Between nodes the program must be free of data races, as for any release-consistent memory: of two accesses to the same bytes on
-///   different nodes, at least one a store, one happens before the other by a barrier, lock or signal. The runtime changes, through
-///   the alias, only bytes that another node stored, or rewrites bytes with the values they have, while the page is unmapped here. So
-///   under a live guard of a race-free program no byte changes that the guard covers. **Guards must not be kept across a
-///   synchronisation of their own thread**; [`Borrows::count`] lets the caller check.
-///
-/// A race breaks values, never memory safety as the machine sees it: elements are [`Pod`], every bit pattern is a value.
+/// - It refuses a guard that overlaps a guard which writes, or any guard if it writes itself.
+/// - Bytes that arrive from other nodes and differ from what a live guard has shown wait in the registry until the guard ends
+///   (COH-3.9). Only a program with a data race has such bytes.
 #[derive(Debug)]
 pub struct SharedMemory {
     name: String,
@@ -51,6 +47,7 @@ pub struct SharedMemory {
     present: Box<[AtomicU64]>,
     borrows: Borrows,
     origin: Origin,
+    pub(super) lost: LostPages,
 }
 
 impl SharedMemory {
@@ -77,8 +74,25 @@ impl SharedMemory {
         tracker.attach(&view)?;
         let words = (len / PAGE).div_ceil(64);
         let present = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let (name, borrows, origin) = (name.to_owned(), Borrows::default(), Origin::here());
-        Ok(SharedMemory { name, bytes, view, alias, file, tracker, present, borrows, origin })
+        Ok(SharedMemory {
+            name: name.to_owned(),
+            bytes,
+            view,
+            alias,
+            file,
+            tracker,
+            present,
+            borrows: Borrows::default(),
+            origin: Origin::here(),
+            lost: LostPages::default(),
+        })
+    }
+
+    /// Counts the guards of this array in `live`, too.
+    #[must_use]
+    pub fn counted(mut self, live: Arc<LiveGuards>) -> SharedMemory {
+        self.borrows = Borrows::counted(live);
+        self
     }
 
     /// The array's number in its job.
@@ -207,7 +221,7 @@ impl SharedMemory {
     /// # Errors
     /// See [`Tracker::invalidate`].
     pub fn invalidate(&self, pages: Range<u64>) -> Result<(), SharedError> {
-        self.tracker.invalidate(&self.view, pages)
+        self.borrows.invalidate(pages.clone(), || self.tracker.invalidate(&self.view, pages))
     }
 
     /// Track the view no more: all its pages show what this node has, and whoever waits in it goes on.
@@ -237,80 +251,68 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Copy bytes in, through the alias: never traps, seen in the view at once where it is mapped.
+    /// As [`read`](Self::read), with the bytes that have arrived since and wait for the end of guards.
+    pub(super) fn read_newest(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
+        self.read(offset, into)?;
+        self.borrows.overlay(offset, into);
+        Ok(())
+    }
+
+    /// Do bytes that have arrived for these pages wait for the end of guards?
+    pub(super) fn has_pending(&self, pages: Range<u64>) -> bool {
+        self.borrows.has_pending(pages)
+    }
+
+    /// Copy bytes in, through the alias: never traps, seen in the view at once where it is mapped. Bytes that a live guard has
+    /// shown wait until it ends.
     ///
     /// # Errors
     /// Outside the array, or no memory.
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
+        self.place(offset, bytes, Incoming::Fetched)
+    }
+
+    /// As [`write`](Self::write), of a diff to pages whose home is here: all bytes under live guards wait.
+    pub(super) fn merge(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
+        self.place(offset, bytes, Incoming::Diff)
+    }
+
+    fn place(&self, offset: usize, bytes: &[u8], incoming: Incoming) -> Result<(), SharedError> {
         self.check("writing", offset, bytes.len())?;
         if !bytes.is_empty() {
             self.populate((offset / PAGE) as u64..((offset + bytes.len()).div_ceil(PAGE)) as u64)?;
+            self.borrows.place(&self.name, offset, bytes, incoming, self);
         }
-        // SAFETY: inside the alias; memory exists, so no SIGBUS. That no guard covers these bytes is the contract in the type's docs.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.alias.base().as_ptr().add(offset), bytes.len()) };
         Ok(())
     }
 
-    fn element_bytes<T: Pod>(&self, elements: &Range<usize>) -> Result<Range<usize>, SharedError> {
-        let size = size_of::<T>();
-        let refuse = |why: String| {
-            SharedError::invalid(
-                format!(
-                    "elements {}..{} of {} in array {:?}",
-                    elements.start,
-                    elements.end,
-                    std::any::type_name::<T>(),
-                    self.name
-                ),
-                why,
-                "Ask for elements the array has.",
-            )
-        };
-        if size == 0 || align_of::<T>() > PAGE {
-            return Err(refuse("elements of this type have no bytes, or an alignment beyond a page".into()));
-        }
-        if elements.start > elements.end {
-            return Err(refuse("the range ends before it starts".into()));
-        }
-        match elements.end.checked_mul(size) {
-            Some(end) if end <= self.bytes => Ok(elements.start * size..end),
-            _ => Err(refuse(format!("the array has {} of them", self.bytes / size))),
-        }
+    pub(super) fn end_loan(&self, ticket: u64) {
+        self.borrows.give_back(ticket, self);
     }
+}
 
-    fn expect_touches(&self, bytes: &Range<usize>, access: Access) -> Result<(), SharedError> {
+impl SharedMemory {
+    pub(super) fn expect_touches(&self, bytes: &Range<usize>, access: Access) -> Result<(), SharedError> {
         let pages = (bytes.start / PAGE) as u64..bytes.end.div_ceil(PAGE) as u64;
         self.tracker.expect_touches(&self.view, pages, access)
     }
+}
 
-    /// Lend elements for reading. A touch of an invalid page waits for its home.
-    ///
-    /// # Errors
-    /// Outside the array, or a live guard of this process writes some of them.
-    pub fn slice<T: Pod>(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>, SharedError> {
-        let bytes = self.element_bytes::<T>(&elements)?;
-        self.expect_touches(&bytes, Access::Read)?;
-        let first = (self.view.base() + bytes.start) as *const T;
-        let ticket = self.borrows.borrow(&self.name, bytes, false)?;
-        // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on a page and `T`'s size is a
-        // multiple of its alignment; any bits are a `T` (Pod). No guard of this process writes here (registry); other nodes do not
-        // (the contract in the type's docs).
-        let slice = unsafe { std::slice::from_raw_parts(first, elements.len()) };
-        Ok(ReadGuard::new(&self.borrows, ticket, slice))
+impl AliasBytes for SharedMemory {
+    fn load(&self, at: usize) -> u8 {
+        if at >= self.alias.len() {
+            return 0;
+        }
+        // SAFETY: inside the alias, which lives as long as `self`. Volatile: a write guard's thread may store there meanwhile.
+        unsafe { self.alias.base().as_ptr().add(at).read_volatile() }
     }
 
-    /// Lend elements for reading and writing.
-    ///
-    /// # Errors
-    /// Outside the array, or a live guard of this process covers some of them.
-    pub fn slice_mut<T: Pod>(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>, SharedError> {
-        let bytes = self.element_bytes::<T>(&elements)?;
-        self.expect_touches(&bytes, Access::Write)?;
-        let first = (self.view.base() + bytes.start) as *mut T;
-        let ticket = self.borrows.borrow(&self.name, bytes, true)?;
-        // SAFETY: as in `slice`, and the registry gives these bytes to this guard alone.
-        let slice = unsafe { std::slice::from_raw_parts_mut(first, elements.len()) };
-        Ok(WriteGuard::new(&self.borrows, ticket, slice))
+    fn store(&self, at: usize, bytes: &[u8]) {
+        if at.checked_add(bytes.len()).is_some_and(|end| end <= self.alias.len()) {
+            // SAFETY: inside the alias; `place` has given it memory, so no SIGBUS. The registry calls this only for bytes that no
+            // live guard has shown.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.alias.base().as_ptr().add(at), bytes.len()) };
+        }
     }
 }
 

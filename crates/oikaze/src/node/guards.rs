@@ -1,0 +1,32 @@
+//! Refuses synchronisation while guards are alive: it makes other nodes' writes visible, and what a guard shows must not change.
+
+use super::Node;
+use crate::{Error, Result};
+use oikaze_os::memory::shared::LiveGuards;
+use std::sync::Arc;
+
+impl Node {
+    /// The count that guards of this node's arrays are to be counted in.
+    pub fn guards(&self) -> &Arc<LiveGuards> {
+        &self.guards
+    }
+
+    /// Refuses a collective while any guard of this node is alive (COH-6.10).
+    pub fn check_no_guard(&self, doing: &str) -> Result<()> {
+        if self.guards.are_any() { self.refuse_for_guard(doing, false) } else { Ok(()) }
+    }
+
+    /// Refuses a lock while a guard that the calling thread took is alive (COH-7.7).
+    pub fn check_no_guard_of_this_thread(&self, doing: impl FnOnce() -> String) -> Result<()> {
+        // The thread's guards may be of another node of this process: then none is found here.
+        let may_be = self.guards.are_any() && LiveGuards::are_any_of_this_thread();
+        if may_be { self.refuse_for_guard(&doing(), true) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_for_guard(&self, doing: &str, of_this_thread: bool) -> Result<()> {
+        let refusal = self.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
+        // A guard that was counted may have ended since.
+        refusal.map_or(Ok(()), |refusal| Err(Error::Shared(refusal)))
+    }
+}
