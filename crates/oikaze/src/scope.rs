@@ -1,6 +1,7 @@
 //! Operations on borrowed memory: the scope ends when all of them are done, or cut off from it.
 
 use crate::engine::{Completion, Request};
+use crate::node::WaitSubject;
 use crate::region::{LocalRegion, RegionSlice};
 use crate::remote::RemoteRegion;
 use crate::{Block, Combine, Job, Number, Operation, Result, Rights};
@@ -83,8 +84,9 @@ impl Drop for Scope<'_, '_, '_> {
     fn drop(&mut self) {
         let limit = if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let subject = || WaitSubject::other("operations of a scope to end");
         for (completion, lent) in self.begun.borrow_mut().drain(..) {
-            if self.job.node.wait(deadline, || completion.is_done().then_some(())).is_none() {
+            if self.job.node.wait_on(&subject, deadline, || completion.is_done().then_some(())).is_none() {
                 self.job.node.tell(Request::Cancel { completion });
             }
             drop(lent);

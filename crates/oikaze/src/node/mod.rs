@@ -20,12 +20,14 @@ mod tests;
 mod turnstile;
 mod waiters;
 mod waiting;
+mod waits;
 mod watch;
 mod ways;
 
 pub(crate) use mailbox::next_or_end;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
+pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 pub(crate) use ways::Way;
 
 use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Work};
@@ -79,6 +81,7 @@ pub(crate) struct Node {
     tracker: Option<Arc<dyn Tracker>>,
     start: Instant,
     waiting: Waiting,
+    waits: Arc<Waits>,
     spinning: Spinning,
     /// Knows, for a node that a launcher started, why another one ended.
     bootstrap: Arc<dyn Bootstrap>,
@@ -101,7 +104,7 @@ impl Node {
         engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
         tracker: Option<Arc<dyn Tracker>>,
-        waiting: Waiting,
+        (waiting, waits): (Waiting, Arc<Waits>),
         start: Instant,
         bootstrap: Arc<dyn Bootstrap>,
         publisher: Publisher,
@@ -133,6 +136,7 @@ impl Node {
             tracker,
             start,
             waiting,
+            waits,
             spinning: Spinning::new(waiting.spin),
             bootstrap,
             failed: AtomicBool::new(false),
@@ -144,6 +148,7 @@ impl Node {
             left: AtomicBool::new(false),
             helper_thread: Mutex::new(None),
         });
+        node.waits.set_node(&node);
         let helper = helper::spawn(Arc::clone(&node)).map_err(|error| Error::system("starting the helper thread", error))?;
         *lock(&node.helper_thread) = Some(helper);
         Ok(node)
@@ -190,7 +195,7 @@ impl Node {
             let next = self.due(engine);
             self.collect(engine);
             rung.set(rung.get() | engine.take_rung());
-            self.publisher.look(engine, self.mailbox.len(), now);
+            self.publisher.look(engine, self.mailbox.len(), now, || self.waits.board_text());
             total.add(work);
             (work, next.unwrap_or(Time(u64::MAX)))
         };
@@ -247,6 +252,12 @@ impl Node {
         fence(Ordering::SeqCst);
         self.driver.wake();
         self.helper.wake();
+    }
+
+    /// Every thread that waits looks at once, and sees that it is to say what it waits for.
+    fn wake_for_question(&self) {
+        self.role.wake_all();
+        self.wake_sleepers();
     }
 
     fn wake_waiters(&self, settled: bool) {
@@ -314,7 +325,8 @@ impl Node {
             }
             self.mailbox.enlist(missing).into_iter().for_each(|read| self.tell(read));
             let there = || (self.mailbox.len() >= missing).then_some(());
-            is_late = !matches!(self.wait_quietly(deadline, || self.next_or_loss(None, there)), Some(Ok(())));
+            let subject = || WaitSubject::Message { from: None, count: missing };
+            is_late = !matches!(self.wait_quietly(&subject, deadline, || self.next_or_loss(None, there)), Some(Ok(())));
             self.mailbox.delist();
         }
     }
@@ -342,6 +354,7 @@ impl Node {
     /// Stop the helper; nothing moves afterwards but by threads that wait.
     pub fn stop(&self) {
         self.closing.store(true, Ordering::SeqCst);
+        self.waits.close();
         self.driver.event.signal();
         self.helper.event.signal();
         if let Some(helper) = lock(&self.helper_thread).take()

@@ -42,6 +42,7 @@ pub struct Order {
     fault: Option<String>,
     checksum: Option<String>,
     congestion: Option<String>,
+    explain_after_ms: Option<u64>,
     /// Program and arguments.
     pub program: Vec<String>,
     /// Directory to run in, if it exists there.
@@ -72,6 +73,7 @@ impl Order {
             fault: settings.fault.clone(),
             checksum: settings.checksum.map(|checksum| checksum.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
+            explain_after_ms: settings.explain_after.map(milliseconds),
             program: Vec::new(),
             directory: String::new(),
             environment: Vec::new(),
@@ -96,7 +98,9 @@ impl Order {
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();
-        Some((Secret::from_hex(&self.secret)?, Settings { ports, failure_time, time_limit, fault, checksum, congestion }))
+        let explain_after = self.explain_after_ms.map(Duration::from_millis);
+        let settings = Settings { ports, failure_time, time_limit, fault, checksum, congestion, explain_after };
+        Some((Secret::from_hex(&self.secret)?, settings))
     }
 }
 
