@@ -170,7 +170,7 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
     // As long as somebody is in, what was submitted stays to be seen.
     let held = node.engine.enter();
     std::thread::scope(|threads| {
-        threads.spawn(|| node.take_faults());
+        threads.spawn(|| node.take_faults(&mut waits::Faults::default()));
         while node.submissions.is_empty() {
             std::thread::yield_now();
         }
