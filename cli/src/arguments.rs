@@ -3,6 +3,7 @@
 use crate::perf::Perf;
 use crate::top::Top;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
+use oikaze::job::environment::KEEP_GOING;
 use oikaze::job::launch::netns::Cabling;
 use oikaze::job::launch::plan::Host;
 use oikaze::job::launch::{LaunchError, Options};
@@ -51,7 +52,9 @@ Programs also heed what you set in their environment (with --hosts, too):
 
 Node 0 reads standard input if that is no terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
-Ctrl-C is passed on; a second one kills.";
+With --keep-going (or OIKAZE_KEEP_GOING=1) they go on: each death is reported once, waits that need the dead node fail,
+and the status is that of the first node that failed. A node that aborts the job ends it with its own failing status, else 1.
+Ctrl-C is passed on; a second one kills. Ctrl-Z stops the whole job, `fg` continues it.";
 
 /// Shared and remote memory for clusters on ordinary Ethernet.
 #[derive(Debug, Parser)]
@@ -119,7 +122,11 @@ pub struct Run {
     #[arg(long, value_name = "KIND")]
     checksum: Option<Checksum>,
 
-    /// End the job after so many seconds, with status 124
+    /// Let the other nodes go on after the death of one; the status is still that of the first node that failed
+    #[arg(long)]
+    keep_going: bool,
+
+    /// End the job after so many seconds, with status 124, and print what each node is doing then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
@@ -131,7 +138,7 @@ pub struct Run {
     #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]")]
     environment: Vec<String>,
 
-    /// Leave the nodes' output lines as they are, without [rank] in front
+    /// Pass the nodes' output byte by byte as it is, without [rank] in front
     #[arg(long)]
     no_prefix: bool,
 
@@ -164,14 +171,10 @@ impl Run {
         let helper = helper()?;
         // OIKAZE_TIMEOUT and the like, set by the user, reach the nodes with the rest of the environment.
         let failure_time = self.failure_time.map(Duration::from_millis);
-        let settings = Settings {
-            ports: self.ports,
-            failure_time,
-            fault: self.fault,
-            checksum: self.checksum,
-            explain_after: self.explain_after,
-            ..Settings::default()
-        };
+        let wished = std::env::var_os(KEEP_GOING).is_some_and(|value| value == "1");
+        let (ports, fault, checksum) = (self.ports, self.fault, self.checksum);
+        let (keep_going, explain_after) = (self.keep_going || wished, self.explain_after);
+        let settings = Settings { ports, failure_time, fault, checksum, keep_going, explain_after, ..Settings::default() };
         let cabling = Cabling { network: self.network, mtu: self.mtu };
         Ok(Options {
             nodes: self.nodes,

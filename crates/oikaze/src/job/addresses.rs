@@ -127,6 +127,7 @@ impl Reachable {
         let key = Reachable::key(rank);
         let text = job.get(&key, timeout).map_err(|why| match why {
             JobError::TimedOut { limit, .. } => JobError::NotJoined { rank, limit },
+            JobError::NodeEnded { rank, how, .. } => JobError::NodeEnded { rank, how, what: format!("node {rank}'s address") },
             other => other,
         })?;
         let malformed = |why: String| JobError::Malformed { rank, key: key.clone(), why };

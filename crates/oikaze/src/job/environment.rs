@@ -34,6 +34,8 @@ pub const FAULT: &str = "OIKAZE_FAULT";
 pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
 /// What decides how much may be in flight: `delay` or `cubic`.
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
+/// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
+pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
 /// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 
@@ -54,6 +56,8 @@ pub struct Settings {
     pub congestion: Option<Algorithm>,
     /// How long a wait lasts before one line on stderr explains it; zero: none does; 5 s if absent (MEM-21.1).
     pub explain_after: Option<Duration>,
+    /// Survivors go on after the death of a node.
+    pub keep_going: bool,
 }
 
 /// A node's place, as the launcher told it.
@@ -101,6 +105,7 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
     variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
+    variables.extend(settings.keep_going.then(|| (KEEP_GOING, "1".to_owned())));
     variables
 }
 
@@ -121,7 +126,13 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
     let explain_after =
         optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| text.parse().ok().map(Duration::from_millis))?;
-    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, explain_after })
+    let yes_or_no = |text: &str| match text {
+        "1" => Some(true),
+        "0" | "" => Some(false),
+        _ => None,
+    };
+    let keep_going = optional(lookup, KEEP_GOING, "1 or 0", yes_or_no)?.unwrap_or(false);
+    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going, explain_after })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -209,6 +220,7 @@ mod tests {
             checksum: Some(Checksum::Header),
             congestion: Some(Algorithm::Cubic),
             explain_after: Some(Duration::ZERO),
+            keep_going: true,
         };
         let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
         let lookup = |name: &str| map.get(name).cloned();
@@ -250,6 +262,7 @@ mod tests {
             (CONGESTION, "reno"),
             (EXPLAIN_AFTER, "-1"),
             (EXPLAIN_AFTER, "5s"),
+            (KEEP_GOING, "maybe"),
         ] {
             let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();
             assert!(message.contains(name), "{message}");

@@ -63,6 +63,16 @@ pub enum JobError {
         /// The first cause, e.g. `node 2 was killed by signal 9`.
         why: String,
     },
+    /// A node that is needed has ended.
+    #[error("{what} will not come: node {rank} {how}")]
+    NodeEnded {
+        /// Rank of the node that ended.
+        rank: u32,
+        /// How it ended, as in [`NodeEnd::how`](crate::job::NodeEnd::how).
+        how: String,
+        /// What was waited for.
+        what: String,
+    },
     /// A wait took too long.
     #[error("{what} did not happen within {limit:?}: {missing}")]
     TimedOut {

@@ -7,6 +7,7 @@
 pub mod addresses;
 pub(crate) mod bootstrap;
 mod checksum;
+mod clock;
 pub mod environment;
 mod error;
 pub mod launch;

@@ -6,7 +6,7 @@ use super::error::LaunchError;
 use super::guard::Guard;
 use super::output::Sink;
 use super::pipe::{Control, News, Order, Up, VERSION};
-use super::{Event, SIGCHLD, SIGKILL, forward_signals, plan, take_signals};
+use super::{Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, plan, stop_myself, stops, take_signals};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,9 +107,13 @@ fn serve<W: std::io::Write + Send>(mut crew: Crew, inbox: &Receiver<Event>, up: 
         match event {
             Some(Event::Drained) => crew.drained(),
             Some(Event::LauncherGone) => crew.signal(SIGKILL),
-            Some(Event::Signal(SIGCHLD)) => {}
+            Some(Event::Signal(SIGCHLD | SIGXFSZ)) => {}
+            Some(Event::Signal(signal)) if stops(signal) => {
+                crew.signal(SIGSTOP);
+                stop_myself();
+            }
             Some(Event::Signal(signal)) => crew.signal(signal),
-            Some(Event::Ended(..) | Event::HostClosed(..)) => {}
+            Some(Event::Ended(..) | Event::HostClosed(..) | Event::Notice(_) | Event::Answers(_)) => {}
             // What nodes have written is not lost because its reader is slow.
             None if up.is_busy() => {}
             None => return,

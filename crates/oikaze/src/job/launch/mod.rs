@@ -10,6 +10,7 @@ mod crew;
 pub mod ending;
 mod error;
 pub mod guard;
+mod line;
 pub mod netns;
 pub mod output;
 mod pipe;
@@ -28,11 +29,18 @@ use std::sync::mpsc::Sender;
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
 const SIGKILL: i32 = 9;
 const SIGUSR1: i32 = 10;
 const SIGUSR2: i32 = 12;
 const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+const SIGTSTP: i32 = 20;
+const SIGTTIN: i32 = 21;
+const SIGTTOU: i32 = 22;
+const SIGXFSZ: i32 = 25;
 
 /// What the main thread of a launcher or agent waits for.
 enum Event {
@@ -44,14 +52,30 @@ enum Event {
     Ended(usize, oikaze_protocol::Rank, ending::Ending),
     /// A remote shell has ended, perhaps for a known reason.
     HostClosed(usize, Option<String>),
+    /// A node wants something of the launcher.
+    Notice(crate::job::store::Notice),
+    /// What the nodes say that they are doing.
+    Answers(Vec<(oikaze_protocol::Rank, Option<String>)>),
     /// (To an agent:) the launcher has closed its end.
     LauncherGone,
 }
 
 /// The signals that a launcher reads like messages. Before any thread is started.
 fn take_signals() -> Result<Signals, LaunchError> {
-    let all = [SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD];
+    // SIGXFSZ is taken so that a write beyond `ulimit -f` fails with EFBIG, and does not kill (LAUNCH-5.3). SIGTTOU is taken
+    // too: a launcher in the background writes its nodes' output to the terminal even after `stty tostop`.
+    let all = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ];
     Signals::take(&all).map_err(LaunchError::system("take over signals"))
+}
+
+/// True for the signals of job control that stop a process.
+fn stops(signal: i32) -> bool {
+    matches!(signal, SIGTSTP | SIGTTIN | SIGTTOU)
+}
+
+/// Stops this process until SIGCONT. By SIGSTOP, as the kernel ignores SIGTSTP in a process group that no shell watches.
+fn stop_myself() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 
 /// A thread that turns signals into events.

@@ -1,16 +1,18 @@
-//! Output of many nodes on one terminal: whole lines, each with its rank in front.
+//! Output of many nodes on one pair of streams.
 //!
-//! A progress bar (text redrawn after a carriage return) of rank 0 is shown live if the launcher writes to a terminal, and
-//! stays below the lines of the others. Everywhere else only what is left of a line when it ends is shown.
+//! Without prefix, bytes pass as they come (LAUNCH-5.1). With prefix, whole lines pass, each with its rank in front, and no
+//! byte is lost (LAUNCH-5.2). On a terminal, a progress bar (text redrawn after a carriage return) of rank 0 is shown live below
+//! the lines of the others; of another rank, only its last state is shown.
 
+use super::line::Line;
 use oikaze_protocol::Rank;
 use std::collections::HashMap;
 use std::io::{IsTerminal, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A longer line is cut.
-const LINE_MAX: usize = 64 << 10;
+/// Bytes of one read: the capacity of a pipe, so that a node's write usually passes as one.
+const CHUNK: usize = 64 << 10;
 
 /// Which of a node's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +55,7 @@ impl Busy {
 
 /// Copy a child's output until it ends or nobody reads.
 pub fn pump(mut from: impl Read, rank: Rank, stream: Stream, sink: &dyn Sink) {
-    let mut chunk = vec![0; 16 << 10];
+    let mut chunk = vec![0; CHUNK];
     loop {
         match from.read(&mut chunk) {
             Ok(0) => break,
@@ -68,47 +70,6 @@ pub fn pump(mut from: impl Read, rank: Rank, stream: Stream, sink: &dyn Sink) {
         }
     }
     sink.end(rank, stream);
-}
-
-/// One stream's unfinished line.
-#[derive(Default)]
-struct Line {
-    bytes: Vec<u8>,
-    /// A carriage return came last: a newline or a redraw follows.
-    returned: bool,
-    /// The line is being redrawn.
-    drawn: bool,
-}
-
-impl Line {
-    /// Take bytes; hand out each line that is finished, without its newline.
-    fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
-        for &byte in bytes {
-            match byte {
-                b'\n' => {
-                    line(&self.bytes);
-                    *self = Line::default();
-                }
-                b'\r' => self.returned = true,
-                byte => {
-                    if std::mem::take(&mut self.returned) {
-                        self.bytes.clear();
-                        self.drawn = true;
-                    }
-                    self.bytes.push(byte);
-                    if self.bytes.len() >= LINE_MAX {
-                        line(&self.bytes);
-                        *self = Line::default();
-                    }
-                }
-            }
-        }
-    }
-
-    /// What a redrawn line looks like now.
-    fn drawing(&self) -> Option<&[u8]> {
-        (self.drawn || self.returned).then_some(&self.bytes[..])
-    }
 }
 
 struct Screen {
@@ -173,14 +134,14 @@ impl Terminal {
         if stream == Stream::Out { out } else { err }
     }
 
-    fn front(&self, rank: Rank) -> String {
-        if self.prefix { format!("[{rank}] ") } else { String::new() }
-    }
-
     /// A line of the launcher itself, on standard error.
     pub fn say(&self, text: &str) {
         self.with(|screen| screen.print(Stream::Err, b"", format!("oikaze: {text}").as_bytes()));
     }
+}
+
+fn front(rank: Rank) -> String {
+    format!("[{rank}] ")
 }
 
 impl Screen {
@@ -218,9 +179,15 @@ impl Screen {
 
 impl Sink for Terminal {
     fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool {
-        let front = self.front(rank);
+        if !self.prefix {
+            return self.with(|screen| {
+                screen.on(stream).write_all(bytes)?;
+                screen.on(stream).flush()
+            });
+        }
+        let front = front(rank);
         self.with(|screen| {
-            let mut line = screen.lines.remove(&(rank, stream)).unwrap_or_default();
+            let mut line = screen.lines.remove(&(rank, stream)).unwrap_or_else(|| Line::new(self.is_live(stream)));
             let mut finished = Vec::new();
             line.push(bytes, |text| finished.push(text.to_vec()));
             if rank == 0 && self.is_live(stream) && (line.drawing().is_some() || !finished.is_empty()) {
@@ -243,13 +210,13 @@ impl Sink for Terminal {
     }
 
     fn end(&self, rank: Rank, stream: Stream) {
-        let front = self.front(rank);
+        let front = front(rank);
         self.with(|screen| {
             let line = screen.lines.remove(&(rank, stream)).unwrap_or_default();
             if rank == 0 && screen.drawing.as_ref().is_some_and(|(drawn, _)| *drawn == stream) {
                 screen.erase()?;
             }
-            if line.bytes.is_empty() { Ok(()) } else { screen.print(stream, front.as_bytes(), &line.bytes) }
+            if line.is_empty() { Ok(()) } else { screen.print(stream, front.as_bytes(), line.shown()) }
         });
     }
 
@@ -297,16 +264,16 @@ mod tests {
         terminal.end(1, Stream::Out);
         terminal.end(0, Stream::Out);
         terminal.end(0, Stream::Err);
-        assert_eq!(paper.text(), "[1] first\n[0] one two\n[0] \n[1] second\n[0] three\n");
+        assert_eq!(paper.text(), "[1] first\r\n[0] one two\n[0] \n[1] second\n[0] three\n");
     }
 
     #[test]
-    fn a_progress_bar_leaves_its_last_state_in_a_file() {
+    fn progress_bar_keeps_all_its_bytes_in_a_file() {
         let (terminal, paper) = terminal(true, false);
         for part in ["\r 10 %", "\r 50 %", "\r100 %", "\nfinished\n"] {
             terminal.write(0, Stream::Err, part.as_bytes());
         }
-        assert_eq!(paper.text(), "[0] 100 %\n[0] finished\n");
+        assert_eq!(paper.text(), "[0] \r 10 %\r 50 %\r100 %\n[0] finished\n");
     }
 
     #[test]
@@ -321,6 +288,19 @@ mod tests {
         let expected =
             [clear, "[0] 10 %", clear, "[1] hello\n", clear, "[0] 10 %", clear, clear, "[0] 20 %", clear, "[0] 20 %\n"].concat();
         assert_eq!(paper.text(), expected);
+    }
+
+    /// LAUNCH-5.1.
+    #[test]
+    fn bytes_without_prefix_pass_as_they_come() {
+        let (terminal, paper) = terminal(false, false);
+        let parts: [(Rank, &[u8]); 4] = [(0, b"ten %\r"), (1, b"a,b\r\n\0\xff"), (0, b"no"), (1, b" end")];
+        for (rank, part) in parts {
+            terminal.write(rank, Stream::Out, part);
+        }
+        terminal.end(0, Stream::Out);
+        terminal.end(1, Stream::Out);
+        assert_eq!(*paper.0.lock().unwrap(), parts.map(|(_, part)| part).concat());
     }
 
     #[test]

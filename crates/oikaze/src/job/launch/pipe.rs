@@ -14,9 +14,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Both ends must say the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// First line of an agent that understands this version.
-pub const MAGIC: &str = "OIKAZE-AGENT 1";
+pub const MAGIC: &str = "OIKAZE-AGENT 2";
 /// Bytes of one frame.
 const FRAME_MAX: usize = 1 << 20;
 
@@ -43,6 +43,7 @@ pub struct Order {
     checksum: Option<String>,
     congestion: Option<String>,
     explain_after_ms: Option<u64>,
+    keep_going: bool,
     /// Program and arguments.
     pub program: Vec<String>,
     /// Directory to run in, if it exists there.
@@ -74,6 +75,7 @@ impl Order {
             checksum: settings.checksum.map(|checksum| checksum.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
             explain_after_ms: settings.explain_after.map(milliseconds),
+            keep_going: settings.keep_going,
             program: Vec::new(),
             directory: String::new(),
             environment: Vec::new(),
@@ -99,7 +101,8 @@ impl Order {
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();
         let explain_after = self.explain_after_ms.map(Duration::from_millis);
-        let settings = Settings { ports, failure_time, time_limit, fault, checksum, congestion, explain_after };
+        let keep_going = self.keep_going;
+        let settings = Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going, explain_after };
         Some((Secret::from_hex(&self.secret)?, settings))
     }
 }

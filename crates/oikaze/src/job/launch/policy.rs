@@ -1,17 +1,25 @@
 //! When to pass on, wait, terminate and kill: what a launcher decides, without processes or clock.
 
 use super::ending::{Ending, STATUS_TIMED_OUT};
+use crate::job::NodeEnd;
 use oikaze_protocol::Rank;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
 /// Between a polite and an impolite end.
 pub const TERM_TIME: Duration = Duration::from_secs(2);
+/// Nodes have this long to answer what they are doing before `--timeout` ends them.
+pub const ASK_TIME: Duration = Duration::from_secs(1);
+/// The launcher collects their answers for at most this long.
+const COLLECT_TIME: Duration = Duration::from_secs(3);
+/// Status of a job that a node aborted without a failing status of its own.
+const STATUS_ABORTED: u8 = 1;
 /// After SIGKILL a process ends unless the kernel holds it (a dead network disk): waiting longer helps nobody.
 pub const KILL_TIME: Duration = Duration::from_secs(5);
 
@@ -22,8 +30,10 @@ pub enum Action {
     Signal(i32),
     /// Tell the store why the job is over.
     Abort(String),
-    /// Tell the store that a node has ended in good order.
-    Ended(Rank, String),
+    /// Tell the store that the process of a node has ended.
+    Ended(NodeEnd),
+    /// Ask all nodes what they are doing, for [`ASK_TIME`].
+    Ask,
     /// Tell the user.
     Say(String),
 }
@@ -33,6 +43,8 @@ enum Stage {
     Running,
     /// A node failed; the others may end by their own errors until then.
     Grace(Duration),
+    /// The time limit has passed; the nodes' answers are awaited until then.
+    Asking(Duration),
     /// Asked to end until then.
     Terminating(Duration),
     /// Killed; waited for until then.
@@ -48,6 +60,10 @@ pub struct Policy {
     limit: Option<Duration>,
     stage: Stage,
     status: Option<u8>,
+    /// Rank of the node that aborted the job before any had failed.
+    aborter: Option<Rank>,
+    /// Survivors go on after the death of a node.
+    keep_going: bool,
     interrupted: bool,
     /// The user has ended the job: ends by signal need no explanation.
     told: bool,
@@ -65,6 +81,8 @@ impl Policy {
             limit,
             stage,
             status: None,
+            aborter: None,
+            keep_going: false,
             interrupted: false,
             told: false,
             actions: Vec::new(),
@@ -88,10 +106,32 @@ impl Policy {
         self.told || self.stage == Stage::GivenUp || self.limit.is_some_and(|limit| limit <= now)
     }
 
-    /// The job's status: of the node that was killed while nobody here had killed any, else of the first failure, else 0.
+    /// The job's status: of the node that was killed while nobody here had killed any, else of the first failure (or of the node
+    /// that aborted the job), else 0. The status of an aborted job is never 0.
     #[must_use]
     pub fn status(&self) -> u8 {
-        self.status.unwrap_or(0)
+        self.status.unwrap_or(if self.aborter.is_some() { STATUS_ABORTED } else { 0 })
+    }
+
+    /// From now on the death of a node ends neither the others nor the job (LAUNCH-3.2).
+    pub fn keep_going(&mut self) {
+        self.keep_going = true;
+    }
+
+    /// A node has aborted the job: the others may end by their own errors, then are ended (LAUNCH-3.1).
+    pub fn aborted(&mut self, now: Duration, rank: Rank, why: &str) {
+        if self.status.is_none() {
+            self.aborter = Some(rank);
+        }
+        let rest = match self.living.len() {
+            _ if self.told => String::new(),
+            0 => String::new(),
+            left => format!("; {left} nodes have {} s to end", self.grace.as_secs_f32()),
+        };
+        self.actions.push(Action::Say(format!("node {rank} aborted the job: {}{rest}", one_line(why))));
+        if self.stage == Stage::Running {
+            self.stage = Stage::Grace(now + self.grace);
+        }
     }
 
     /// A node has ended.
@@ -99,12 +139,19 @@ impl Policy {
         if !self.living.remove(&rank) {
             return;
         }
+        self.actions.push(Action::Ended(NodeEnd { rank, how: how.to_string(), success: how.is_success() }));
         if how.is_success() {
-            return self.actions.push(Action::Ended(rank, how.to_string()));
+            return;
         }
         // Its neighbours hear of a killed process sooner than its launcher does, and may have ended of it by then.
         let killed = *how == Ending::Signal(SIGKILL) && matches!(self.stage, Stage::Running | Stage::Grace(_)) && !self.told;
-        let first = self.status.is_none() || (killed && self.status != Some(how.status()));
+        if self.keep_going && self.stage == Stage::Running {
+            return self.survived(rank, how);
+        }
+        // Others fail because of the abort; only the aborter's own failure, and not one by the launcher's signals, counts.
+        let by_itself = matches!(self.stage, Stage::Running | Stage::Grace(_));
+        let unknown = self.status.is_none() && self.aborter.is_none_or(|aborter| aborter == rank && by_itself);
+        let first = unknown || (killed && self.status != Some(how.status()));
         if first {
             self.status = Some(how.status());
         }
@@ -117,30 +164,45 @@ impl Policy {
                 left => format!("; {left} more have {} s to end", self.grace.as_secs_f32()),
             };
             self.actions.push(Action::Say(format!("node {rank} {how}{rest} (exit status {status})")));
-            if *how == Ending::Signal(SIGKILL) && !self.told {
-                let why =
-                    "if nobody killed it, the machine had no memory left: see `dmesg`, use more machines or a smaller problem";
-                self.actions.push(Action::Say(why.to_owned()));
-            }
+            self.explain(how);
         }
         if self.stage == Stage::Running {
             self.stage = Stage::Grace(now + self.grace);
         }
     }
 
+    /// A node has failed, and the others go on.
+    fn survived(&mut self, rank: Rank, how: &Ending) {
+        let status = *self.status.get_or_insert(how.status());
+        let rest = match self.living.len() {
+            _ if self.told => String::new(),
+            0 => format!("; none is left (exit status {status})"),
+            left => format!("; {left} more go on (exit status {status})"),
+        };
+        self.actions.push(Action::Say(format!("node {rank} {how}{rest}")));
+        self.explain(how);
+    }
+
+    fn explain(&mut self, how: &Ending) {
+        if *how == Ending::Signal(SIGKILL) && !self.told {
+            let why = "if nobody killed it, the machine had no memory left: see `dmesg`, use more machines or a smaller problem";
+            self.actions.push(Action::Say(why.to_owned()));
+        }
+    }
+
     /// The launcher got a signal that is meant for the job.
     pub fn signalled(&mut self, now: Duration, signal: i32) {
-        self.told |= matches!(signal, SIGINT | SIGTERM | SIGHUP);
+        self.told |= matches!(signal, SIGINT | SIGQUIT | SIGTERM | SIGHUP);
         match signal {
-            SIGINT if self.interrupted => self.kill(now, "interrupted again"),
-            SIGINT => {
+            SIGINT | SIGQUIT if self.interrupted => self.kill(now, "interrupted again"),
+            SIGINT | SIGQUIT => {
                 self.interrupted = true;
-                self.actions.push(Action::Signal(SIGINT));
+                self.actions.push(Action::Signal(signal));
             }
             // The launcher has been told to go: its nodes may not stay behind for longer than it takes to end in order.
             SIGTERM | SIGHUP => {
                 self.actions.push(Action::Signal(signal));
-                if matches!(self.stage, Stage::Running | Stage::Grace(_)) {
+                if matches!(self.stage, Stage::Running | Stage::Grace(_) | Stage::Asking(_)) {
                     self.stage = Stage::Terminating(now + self.grace);
                 }
             }
@@ -166,7 +228,7 @@ impl Policy {
         match self.stage {
             Stage::Running => self.limit,
             Stage::Grace(at) => Some(self.limit.map_or(at, |limit| limit.min(at))),
-            Stage::Terminating(at) | Stage::Killing(at) => Some(at),
+            Stage::Asking(at) | Stage::Terminating(at) | Stage::Killing(at) => Some(at),
             Stage::GivenUp => None,
         }
     }
@@ -175,15 +237,14 @@ impl Policy {
     pub fn timeout(&mut self, now: Duration) {
         let running = matches!(self.stage, Stage::Running | Stage::Grace(_));
         if running && self.limit.is_some_and(|limit| limit <= now) {
-            let limit = self.limit.unwrap_or_default().as_secs_f32();
-            let why = format!("the job's time limit of {limit} s (--timeout) has passed");
-            self.status.get_or_insert(STATUS_TIMED_OUT);
-            self.actions.push(Action::Abort(why.clone()));
-            self.actions.push(Action::Signal(SIGTERM));
-            self.actions.push(Action::Say(format!("{why}: terminating {}", self.who())));
-            self.stage = Stage::Terminating(now + TERM_TIME);
+            if self.aborter.is_none() {
+                self.status.get_or_insert(STATUS_TIMED_OUT);
+            }
+            self.actions.push(Action::Ask);
+            self.stage = Stage::Asking(now + COLLECT_TIME);
         }
         match self.stage {
+            Stage::Asking(at) if at <= now => self.answered(now, &[]),
             Stage::Grace(at) if at <= now => {
                 self.actions.push(Action::Signal(SIGTERM));
                 self.actions.push(Action::Say(format!("terminating {}: still there after that time", self.who())));
@@ -198,6 +259,30 @@ impl Policy {
             _ => {}
         }
     }
+
+    /// The nodes have said what they are doing, or have not, before the time limit ends them (LAUNCH-3.3).
+    pub fn answered(&mut self, now: Duration, answers: &[(Rank, Option<String>)]) {
+        if !matches!(self.stage, Stage::Asking(_)) {
+            return;
+        }
+        let limit = self.limit.unwrap_or_default().as_secs_f32();
+        let why = format!("the job's time limit of {limit} s (--timeout) has passed");
+        self.actions.push(Action::Say(format!("{why}: terminating {}", self.who())));
+        for (rank, answer) in answers.iter().filter(|(rank, _)| self.living.contains(rank)) {
+            let answer = answer.as_deref().map_or_else(|| NO_ANSWER.to_owned(), one_line);
+            self.actions.push(Action::Say(format!("node {rank}: {answer}")));
+        }
+        self.actions.push(Action::Abort(why));
+        self.actions.push(Action::Signal(SIGTERM));
+        self.stage = Stage::Terminating(now + TERM_TIME);
+    }
+}
+
+const NO_ANSWER: &str = "no answer: it has not joined or does not run";
+
+/// Text of a node for one line of the launcher: control characters could change the terminal, or pretend to be another line.
+fn one_line(text: &str) -> String {
+    text.trim_end().replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -222,7 +307,7 @@ mod tests {
     fn good_ends_are_only_told() {
         let mut policy = Policy::new(2, GRACE, None);
         policy.ended(at(0), 1, &Ending::Status(0));
-        assert_eq!(policy.actions(), [Action::Ended(1, "ended with status 0".into())]);
+        assert_eq!(policy.actions(), [Action::Ended(NodeEnd { rank: 1, how: "ended with status 0".into(), success: true })]);
         assert!(!policy.is_over() && policy.next_timeout().is_none());
         policy.ended(at(0), 0, &Ending::Status(0));
         assert!(policy.is_over() && policy.status() == 0);
@@ -296,11 +381,73 @@ mod tests {
         assert!(!policy.wants_an_end(at(2)));
         policy.timeout(at(3));
         assert!(policy.wants_an_end(at(3)));
-        // To tell it may take long: done first.
-        let actions = policy.actions();
-        let place = |wanted: fn(&Action) -> bool| actions.iter().position(wanted).unwrap();
-        assert!(place(|action| *action == Action::Signal(15)) < place(|action| matches!(action, Action::Say(_))));
+        assert_eq!(policy.actions(), [Action::Ask]);
+        policy.answered(at(3), &[(0, None)]);
+        assert_eq!(signals(&mut policy), [15]);
         policy.ended(at(3), 0, &Ending::Signal(15));
         assert!(policy.is_over() && policy.status() == STATUS_TIMED_OUT);
+    }
+
+    fn said(policy: &mut Policy) -> Vec<String> {
+        let said = |action| if let Action::Say(text) = action { Some(text) } else { None };
+        policy.actions().into_iter().filter_map(said).collect()
+    }
+
+    /// LAUNCH-3.3: one line for each living node; without answers the job ends all the same.
+    #[test]
+    fn timeout_with_answers_prints_one_line_for_each_living_node() {
+        let mut policy = Policy::new(3, GRACE, Some(at(3)));
+        policy.ended(at(1), 0, &Ending::Status(0));
+        policy.timeout(at(3));
+        policy.actions();
+        policy.answered(at(4), &[(0, None), (1, Some("in a barrier\nfor 2 s".into())), (2, None)]);
+        let lines = said(&mut policy);
+        assert_eq!(lines[1..], ["node 1: in a barrier for 2 s".to_owned(), format!("node 2: {NO_ANSWER}")], "{lines:?}");
+        policy.answered(at(4), &[(1, None)]);
+        assert!(said(&mut policy).is_empty(), "asked once");
+        let mut policy = Policy::new(1, GRACE, Some(at(3)));
+        policy.timeout(at(3));
+        policy.actions();
+        policy.timeout(policy.next_timeout().unwrap());
+        assert_eq!(signals(&mut policy), [15]);
+    }
+
+    /// LAUNCH-3.1: the status of an aborted job is the aborter's own failing status, else 1.
+    #[test]
+    fn abort_by_a_node_ends_the_job_with_its_status() {
+        for (own, expected) in [(Ending::Status(3), 3), (Ending::Status(0), 1), (Ending::Signal(6), 134)] {
+            let mut policy = Policy::new(3, GRACE, None);
+            policy.keep_going();
+            policy.aborted(at(1), 1, "the input is broken");
+            assert!(said(&mut policy)[0].starts_with("node 1 aborted the job: the input is broken; 3 nodes have 7 s"));
+            policy.ended(at(2), 0, &Ending::Status(9));
+            policy.ended(at(2), 1, &own);
+            policy.ended(at(2), 2, &Ending::Status(8));
+            assert_eq!((policy.is_over(), policy.status()), (true, expected));
+        }
+        let mut policy = Policy::new(1, GRACE, None);
+        policy.aborted(at(1), 0, "hangs now");
+        policy.timeout(at(8));
+        assert_eq!(signals(&mut policy), [15]);
+        policy.timeout(at(10));
+        policy.ended(at(10), 0, &Ending::Signal(9));
+        assert_eq!(policy.status(), 1, "the launcher's own signal is not the node's status");
+    }
+
+    /// LAUNCH-3.2: survivors are neither aborted nor signalled, each death is said once, and the first failure gives the status.
+    #[test]
+    fn keep_going_lets_survivors_end_by_themselves() {
+        let mut policy = Policy::new(4, GRACE, None);
+        policy.keep_going();
+        policy.ended(at(1), 2, &Ending::Status(3));
+        policy.ended(at(2), 1, &Ending::Signal(SIGKILL));
+        let actions = policy.actions();
+        assert!(!actions.iter().any(|action| matches!(action, Action::Abort(_) | Action::Signal(_))), "{actions:?}");
+        let deaths = actions.iter().filter(|action| matches!(action, Action::Say(text) if text.starts_with("node ")));
+        assert_eq!(deaths.count(), 2);
+        assert_eq!(policy.next_timeout(), None);
+        policy.ended(at(99), 0, &Ending::Status(0));
+        policy.ended(at(99), 3, &Ending::Status(0));
+        assert_eq!((policy.is_over(), policy.status()), (true, 3));
     }
 }

@@ -8,11 +8,15 @@ use super::netns::{Cabling, Network};
 use super::output::{Sink, Terminal};
 use super::pipe::Order;
 use super::plan::{self, Host};
-use super::policy::{Action, Policy};
+use super::policy::{ASK_TIME, Action, Policy};
 use super::remote::Remote;
-use super::{Event, SIGCHLD, bind, bind_everywhere, forward_signals, take_signals};
+use super::{
+    Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind, bind_everywhere, forward_signals,
+    stop_myself, stops, take_signals,
+};
+use crate::job::clock::{Clock, TICK};
 use crate::job::environment::{self, new_incarnation};
-use crate::job::store::{Server, server};
+use crate::job::store::{Notice, Server, server};
 use crate::job::{Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
@@ -23,12 +27,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the others get beyond the failure time to end by their own errors after one node has failed.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long output may still come after the last node has ended: only a process that left its group can hold it open.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Question to all nodes before the time limit ends them.
+const QUESTION: &str = "doing";
 
 /// What the user asked for.
 #[derive(Clone, Debug)]
@@ -79,8 +86,10 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     };
     let secret = Secret::random().map_err(LaunchError::system("draw the job's secret"))?;
     let (listener, store) = open_store(options, network.as_ref())?;
-    let server = Server::start(listener, size, secret.clone())?;
     let (events, inbox) = channel();
+    let news = events.clone();
+    let notify = move |notice| _ = news.send(Event::Notice(notice));
+    let server = Server::start_with(listener, size, secret.clone(), Box::new(notify))?;
     forward_signals(signals, events.clone())?;
     let terminal = Arc::new(Terminal::new(options.prefix));
     let words = Words::new(Arc::clone(&terminal))?;
@@ -98,16 +107,20 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         // A terminal would stop a node that reads it, as it is not in the foreground group.
         input: !std::io::stdin().is_terminal(),
     };
-    let mut job = Job { crew: Crew::empty(), remotes: Vec::new(), server, guard, terminal, words };
+    let mut job = Job { crew: Crew::empty(), remotes: Vec::new(), server, guard, terminal, words, events: events.clone() };
     if options.hosts.is_empty() {
         job.start_here(&work, network.as_ref(), &events)?;
     } else {
         job.start_there(&work, &blocks, options, &events)?;
     }
     let grace = options.settings.failure_time.unwrap_or(FAILURE_TIME) + GRACE;
-    let status = job.supervise(Policy::new(size, grace, options.timeout), &inbox);
+    let mut policy = Policy::new(size, grace, options.timeout);
+    if options.settings.keep_going {
+        policy.keep_going();
+    }
+    let status = job.supervise(policy, &inbox);
     // Children first, then their namespaces; the guard last, as it watches over both.
-    let Job { crew, remotes, server, guard, terminal, words } = job;
+    let Job { crew, remotes, server, guard, terminal, words, .. } = job;
     drop((crew, remotes, server));
     drop(network);
     drop(guard);
@@ -199,6 +212,7 @@ struct Job {
     guard: Guard,
     terminal: Arc<Terminal>,
     words: Words,
+    events: Sender<Event>,
 }
 
 impl Job {
@@ -243,10 +257,10 @@ impl Job {
 
     /// Until everything has ended.
     fn supervise(&mut self, mut policy: Policy, inbox: &Receiver<Event>) -> u8 {
-        let start = Instant::now();
+        let mut clock = Clock::new();
         let mut drain_until = None;
         loop {
-            let now = start.elapsed();
+            let now = clock.now();
             for (rank, how) in self.crew.reap(&mut self.guard) {
                 policy.ended(now, rank, &how);
             }
@@ -271,34 +285,57 @@ impl Job {
             }
             let deadline = drain_until.or_else(|| policy.next_timeout());
             let event = match deadline {
-                Some(deadline) => inbox.recv_timeout(deadline.saturating_sub(now)),
+                Some(deadline) => inbox.recv_timeout(deadline.saturating_sub(now).min(TICK)),
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
-                Ok(event) => self.take(event, start.elapsed(), &mut policy),
+                Ok(event) => self.take(event, clock.now(), &mut policy),
                 // Senders live as long as this job; a passed deadline is looked at above.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
     }
 
+    fn signal(&mut self, signal: i32) {
+        self.crew.signal(signal);
+        self.remotes.iter_mut().for_each(|remote| remote.signal(signal));
+    }
+
     fn act(&mut self, action: Action) {
         match action {
             Action::Signal(signal) => {
-                self.crew.signal(signal);
-                self.remotes.iter_mut().for_each(|remote| remote.signal(signal));
+                self.signal(signal);
+                // A stopped node ends by these only after it goes on.
+                if matches!(signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM) {
+                    self.signal(SIGCONT);
+                }
             }
             Action::Abort(why) => self.server.abort(&why),
-            Action::Ended(rank, how) => self.server.ended(rank, &how),
+            Action::Ended(end) => self.server.ended(end),
+            Action::Ask => {
+                let answers = self.server.asking_all(QUESTION, ASK_TIME);
+                let events = self.events.clone();
+                let wait = move || _ = events.send(Event::Answers(answers()));
+                // Without a thread there are no answers, and the policy goes on when its own limit has passed.
+                let _ = std::thread::Builder::new().name("questions".into()).spawn(wait);
+            }
             Action::Say(text) => self.words.say(text),
         }
     }
 
     fn take(&mut self, event: Event, now: Duration, policy: &mut Policy) {
         match event {
-            Event::Signal(SIGCHLD) | Event::LauncherGone => {}
+            Event::Signal(SIGCHLD | SIGXFSZ) | Event::LauncherGone => {}
+            // Ctrl-Z: the whole job stops, then the launcher. SIGCONT is passed on like any other signal (LAUNCH-4.1).
+            Event::Signal(signal) if stops(signal) => {
+                self.signal(SIGSTOP);
+                stop_myself();
+            }
             Event::Signal(signal) => policy.signalled(now, signal),
             Event::Drained => self.crew.drained(),
+            Event::Notice(Notice::Aborted(rank, why)) => policy.aborted(now, rank, &why),
+            Event::Notice(Notice::KeepGoing) => policy.keep_going(),
+            Event::Answers(answers) => policy.answered(now, &answers),
             Event::Ended(index, rank, how) => {
                 if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {
                     policy.ended(now, rank, &how);

@@ -1,17 +1,19 @@
 //! A node's end of the store: a [`Bootstrap`] over one TCP connection, used by any number of threads.
 
+use super::answering::{Answering, News, Writer};
 use super::protocol::{Greeting, LENGTH_LEN, Malformed, NONCE_LEN, Proof, Reply, Request, UNASKED, VERSION, Verdict};
 use super::seal::{self, From, Seal};
 use crate::job::bootstrap::{Bootstrap, check_key, check_value};
+use crate::job::clock::{Clock, TICK};
 use crate::job::environment::Place;
-use crate::job::{JobError, Secret, Settings};
+use crate::job::{JobError, NodeEnd, Secret, Settings};
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long one address may take to answer.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -23,6 +25,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(30);
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    news: News,
 }
 
 #[derive(Default)]
@@ -32,6 +35,7 @@ struct State {
     last_id: u32,
     lost: Option<String>,
     aborted: Option<String>,
+    ended: Vec<NodeEnd>,
 }
 
 impl Shared {
@@ -45,7 +49,7 @@ pub struct Client {
     place: Place,
     settings: Settings,
     shared: Arc<Shared>,
-    writer: Mutex<(TcpStream, Seal)>,
+    writer: Arc<Writer>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -78,10 +82,10 @@ impl Client {
         let reading = stream.try_clone().map_err(JobError::system(doing))?;
         let shared = Arc::new(Shared::default());
         let seal = Seal::new(key.clone(), From::Store);
-        let theirs = Arc::clone(&shared);
-        let read = move || read_replies(reading, seal, &theirs);
+        let writer = Arc::new(Writer::new(stream, Seal::new(key, From::Node)));
+        let (theirs, answering) = (Arc::clone(&shared), Answering::new(Arc::clone(&writer)));
+        let read = move || read_replies(reading, seal, &theirs, answering);
         let reader = std::thread::Builder::new().name("oikaze job".into()).spawn(read).map_err(JobError::system(doing))?;
-        let writer = Mutex::new((stream, Seal::new(key, From::Node)));
         Ok(Client { place, settings, shared, writer, reader: Some(reader) })
     }
 
@@ -100,20 +104,14 @@ impl Client {
             state.pending.insert(id, None);
             id
         };
-        let answer = self.send(&request.encode(id)).and_then(|()| self.wait(id, limit));
+        let answer = self.writer.send(&request.encode(id)).and_then(|()| self.wait(id, limit));
         self.shared.lock().pending.remove(&id);
         answer
     }
 
-    fn send(&self, body: &[u8]) -> Result<(), JobError> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let (stream, seal) = &mut *writer;
-        let frame = seal.frame(body);
-        stream.write_all(&frame).map_err(|why| JobError::StoreLost { why: why.to_string() })
-    }
-
     fn wait(&self, id: u32, limit: Duration) -> Result<Reply, JobError> {
-        let start = Instant::now();
+        // While this process and the store are stopped, no limit passes.
+        let mut clock = Clock::new();
         let mut state = self.shared.lock();
         loop {
             if let Some(reply) = state.pending.get_mut(&id).and_then(Option::take) {
@@ -125,10 +123,10 @@ impl Client {
             if let Some(why) = &state.lost {
                 return Err(JobError::StoreLost { why: why.clone() });
             }
-            let Some(left) = limit.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+            let Some(left) = limit.checked_sub(clock.now()).filter(|left| !left.is_zero()) else {
                 return Err(JobError::StoreLost { why: format!("no answer in {limit:?}") });
             };
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, left.min(TICK)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -139,6 +137,9 @@ impl Client {
             Reply::Refused(why) => Err(JobError::Refused { why }),
             Reply::TimedOut(missing) => Err(JobError::TimedOut { what, limit: timeout, missing }),
             Reply::Aborted(why) => Err(JobError::Aborted { why }),
+            Reply::Gone(NodeEnd { rank, how, .. }) => Err(JobError::NodeEnded { rank, how, what }),
+            // Both come only unasked, and are no answer to a request.
+            Reply::Ended(_) | Reply::Question(_) => Err(JobError::StoreLost { why: "an answer of the wrong kind".into() }),
         }
     }
 }
@@ -195,14 +196,44 @@ impl Bootstrap for Client {
     fn aborted(&self) -> Option<String> {
         self.shared.lock().aborted.clone()
     }
+
+    fn ended(&self) -> Vec<NodeEnd> {
+        self.shared.lock().ended.clone()
+    }
+
+    fn on_news(&self, call: Box<dyn Fn() + Send + Sync>) {
+        let call: Arc<dyn Fn() + Send + Sync> = Arc::from(call);
+        self.shared.news.register(Arc::clone(&call));
+        let state = self.shared.lock();
+        let any = state.aborted.is_some() || !state.ended.is_empty();
+        drop(state);
+        if any {
+            call();
+        }
+    }
+
+    fn keep_going(&self) {
+        // Without a store there is no launcher that could end the others.
+        let _ = self.ask(&Request::KeepGoing, ANSWER_TIME);
+    }
+
+    fn on_question(&self, answer: Box<dyn Fn(&str) -> String + Send + Sync>) {
+        self.writer.answer_by(Arc::from(answer));
+    }
+
+    fn ask_node(&self, rank: u32, question: &str, limit: Duration) -> Option<String> {
+        let request = Request::Ask(rank, milliseconds(limit), question.to_owned());
+        match self.ask(&request, limit.saturating_add(ANSWER_TIME)) {
+            Ok(Reply::Done(text)) => Some(String::from_utf8_lossy(&text).into_owned()),
+            _ => None,
+        }
+    }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // Ends the reading thread too.
-        let _ = writer.0.shutdown(Shutdown::Both);
-        drop(writer);
+        self.writer.shut_down();
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
@@ -276,8 +307,8 @@ fn read_content(mut stream: &TcpStream, sealed: bool) -> std::io::Result<Vec<u8>
     Ok(content)
 }
 
-/// The reading thread: hands each answer to who asked.
-fn read_replies(stream: TcpStream, mut seal: Seal, shared: &Shared) {
+/// The reading thread: hands each answer to its asker, records news, and passes questions to the answering thread.
+fn read_replies(stream: TcpStream, mut seal: Seal, shared: &Shared, mut answering: Answering) {
     let why = loop {
         let content = match read_content(&stream, true) {
             Ok(content) => content,
@@ -288,14 +319,27 @@ fn read_replies(stream: TcpStream, mut seal: Seal, shared: &Shared) {
             Err(why) => break why.to_string(),
         };
         let mut state = shared.lock();
-        if let Reply::Aborted(why) = &reply
-            && id == UNASKED
-        {
-            state.aborted.get_or_insert_with(|| why.clone());
-        } else if let Some(slot) = state.pending.get_mut(&id) {
-            *slot = Some(reply);
+        let mut news = true;
+        match reply {
+            Reply::Aborted(why) if id == UNASKED => _ = state.aborted.get_or_insert(why),
+            Reply::Ended(end) => state.ended.push(end),
+            Reply::Question(question) => {
+                drop(state);
+                answering.take(id, question);
+                continue;
+            }
+            reply => {
+                news = false;
+                if let Some(slot) = state.pending.get_mut(&id) {
+                    *slot = Some(reply);
+                }
+            }
         }
+        drop(state);
         shared.changed.notify_all();
+        if news {
+            shared.news.call();
+        }
     };
     shared.lock().lost = Some(why);
     shared.changed.notify_all();

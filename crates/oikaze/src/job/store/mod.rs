@@ -3,16 +3,21 @@
 //! - [`protocol`]: frames and what they mean; bounded, checked, sealed by a key that both ends derive from the job's secret.
 //! - `seal`: frames cut from a stream, sealed by the session's key.
 //! - [`table`]: what the store decides, without I/O or clock.
+//! - `questions` and `surveys`: questions to nodes on their way. `answering`: a node's thread that answers them.
 //! - [`server`]: one thread that polls all connections. [`client`]: a node's end.
 
+mod answering;
 pub mod client;
 pub mod protocol;
+mod questions;
 mod seal;
 pub mod server;
+mod surveys;
 pub mod table;
 
 pub use client::Client;
 pub use server::Server;
+pub use table::Notice;
 
 #[cfg(test)]
 mod tests;

@@ -5,16 +5,18 @@
 //! frame carries 16 bytes of HMAC-SHA256 under a session key over direction, number and body: nobody on the path can put words
 //! in, leave some out or repeat them. Values are not encrypted; the secret itself never travels here.
 
-use crate::job::{KEY_MAX, Secret, VALUE_MAX};
+use crate::job::{KEY_MAX, NodeEnd, Secret, VALUE_MAX};
 
 /// Both ends must say the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of the length in front of a frame.
 pub const LENGTH_LEN: usize = 4;
 /// Bytes of a frame's tag.
 pub const TAG_LEN: usize = 16;
 /// The longest text of a refusal or an abort.
 pub const TEXT_MAX: usize = 1024;
+/// Maximum length of a question or an answer, in bytes (4 KiB).
+pub const QUESTION_MAX: usize = 4096;
 /// The longest frame after the handshake.
 pub const FRAME_MAX: usize = VALUE_MAX + KEY_MAX + 64 + TAG_LEN;
 /// The longest frame before it.
@@ -58,7 +60,19 @@ impl<'a> Cursor<'a> {
         self.take(self.0.len())
     }
     fn text(&mut self) -> Result<String, Malformed> {
-        Ok(String::from_utf8_lossy(self.rest(TEXT_MAX)?).into_owned())
+        self.long_text(TEXT_MAX)
+    }
+    fn long_text(&mut self, max: usize) -> Result<String, Malformed> {
+        Ok(String::from_utf8_lossy(self.rest(max)?).into_owned())
+    }
+    fn node_end(&mut self) -> Result<NodeEnd, Malformed> {
+        let (rank, success) = (u32::from_le_bytes(self.array()?), self.array()?);
+        let success = match success {
+            [0] => false,
+            [1] => true,
+            _ => return Err(Malformed("neither success nor failure")),
+        };
+        Ok(NodeEnd { rank, how: self.text()?, success })
     }
     fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("bytes after the end")) }
@@ -68,7 +82,17 @@ impl<'a> Cursor<'a> {
 /// At most [`TEXT_MAX`] bytes of a text, cut between characters.
 #[must_use]
 pub fn clip(text: &str) -> &str {
-    &text[..text.floor_char_boundary(TEXT_MAX)]
+    clip_to(text, TEXT_MAX)
+}
+
+/// At most `max` bytes of a text, cut between characters.
+#[must_use]
+pub fn clip_to(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+fn encode_end(end: &NodeEnd) -> Vec<u8> {
+    [&end.rank.to_le_bytes()[..], &[u8::from(end.success)], clip(&end.how).as_bytes()].concat()
 }
 
 /// The store's first words.
@@ -237,6 +261,12 @@ pub enum Request {
     Fence(String, u64),
     /// End the job.
     Abort(String),
+    /// Ask the launcher to let the other nodes go on after the death of a node. Answered by `Done`.
+    KeepGoing,
+    /// Ask the node of this rank a question, with a time limit. Answered by `Done` with the text.
+    Ask(u32, u64, String),
+    /// Answer the question of this number ([`Reply::Question`]). The store does not reply.
+    Answer(u32, String),
 }
 
 impl Request {
@@ -265,6 +295,18 @@ impl Request {
                 body.push(4);
                 body.extend(clip(why).as_bytes());
             }
+            Request::KeepGoing => body.push(5),
+            Request::Ask(rank, limit, question) => {
+                body.push(6);
+                body.extend(rank.to_le_bytes());
+                body.extend(limit.to_le_bytes());
+                body.extend(clip_to(question, QUESTION_MAX).as_bytes());
+            }
+            Request::Answer(number, answer) => {
+                body.push(7);
+                body.extend(number.to_le_bytes());
+                body.extend(clip_to(answer, QUESTION_MAX).as_bytes());
+            }
         }
         body
     }
@@ -282,6 +324,12 @@ impl Request {
             2 => Request::Get(cursor.key()?, u64::from_le_bytes(cursor.array()?)),
             3 => Request::Fence(cursor.key()?, u64::from_le_bytes(cursor.array()?)),
             4 => Request::Abort(cursor.text()?),
+            5 => Request::KeepGoing,
+            6 => {
+                let (rank, limit) = (u32::from_le_bytes(cursor.array()?), u64::from_le_bytes(cursor.array()?));
+                Request::Ask(rank, limit, cursor.long_text(QUESTION_MAX)?)
+            }
+            7 => Request::Answer(u32::from_le_bytes(cursor.array()?), cursor.long_text(QUESTION_MAX)?),
             _ => return Err(Malformed("unknown operation")),
         };
         cursor.end()?;
@@ -303,17 +351,29 @@ pub enum Reply {
     TimedOut(String),
     /// The job was ended, and why. Also sent unasked.
     Aborted(String),
+    /// A node that is needed for the answer has ended.
+    Gone(NodeEnd),
+    /// The process of a node has ended. Sent unasked.
+    Ended(NodeEnd),
+    /// A question to this node. The number in front of the body is that of the question.
+    Question(String),
 }
 
 impl Reply {
     /// As a body.
     #[must_use]
     pub fn encode(&self, id: u32) -> Vec<u8> {
+        let end;
         let (code, rest) = match self {
             Reply::Done(value) => (0, &value[..]),
             Reply::Refused(why) => (1, clip(why).as_bytes()),
             Reply::TimedOut(missing) => (2, clip(missing).as_bytes()),
             Reply::Aborted(why) => (3, clip(why).as_bytes()),
+            Reply::Gone(of) | Reply::Ended(of) => {
+                end = encode_end(of);
+                (if matches!(self, Reply::Gone(_)) { 4 } else { 5 }, &end[..])
+            }
+            Reply::Question(question) => (6, clip_to(question, QUESTION_MAX).as_bytes()),
         };
         [&id.to_le_bytes()[..], &[code], rest].concat()
     }
@@ -331,6 +391,9 @@ impl Reply {
             1 => Reply::Refused(cursor.text()?),
             2 => Reply::TimedOut(cursor.text()?),
             3 => Reply::Aborted(cursor.text()?),
+            4 => Reply::Gone(cursor.node_end()?),
+            5 => Reply::Ended(cursor.node_end()?),
+            6 => Reply::Question(cursor.long_text(QUESTION_MAX)?),
             _ => return Err(Malformed("unknown reply")),
         };
         Ok((id, reply))

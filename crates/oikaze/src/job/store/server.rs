@@ -1,9 +1,11 @@
 //! The store's server: one thread in the launcher polls all connections.
 
-use super::protocol::{Greeting, HANDSHAKE_MAX, NONCE_LEN, Proof, Reply, Request, VERSION, Verdict};
+use super::protocol::{Greeting, HANDSHAKE_MAX, NONCE_LEN, Proof, QUESTION_MAX, Reply, Request, VERSION, Verdict, clip_to};
 use super::seal::{self, From, Seal};
-use super::table::Table;
-use crate::job::{JobError, Secret};
+use super::surveys::{Surveys, collect};
+use super::table::{Answer, Notice, Table};
+use crate::job::clock::{Clock, TICK};
+use crate::job::{JobError, NodeEnd, Secret};
 use oikaze_protocol::Rank;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -22,13 +24,20 @@ const STRANGERS_MAX: usize = 64;
 const REST_TIME: Duration = Duration::from_millis(100);
 /// Unread answers after which a node is no longer served.
 const UNREAD_MAX: usize = 16 << 20;
+/// The store's thread has this long beyond a question's limit to collect the answers.
+const COLLECT_TIME: Duration = Duration::from_secs(1);
 /// Bytes taken from one connection in one turn, so that none starves the others.
 const READ_CHUNK: usize = 64 << 10;
 
 enum Command {
     Abort(String),
-    Ended(Rank, String),
+    Ended(NodeEnd),
+    /// Question, limit, and where each node's answer goes.
+    AskAll(String, Duration, Sender<Answer>),
 }
+
+/// Function that the store's thread calls for each wish of a node that concerns the launcher. It must not block.
+type Notify = Box<dyn FnMut(Notice) + Send>;
 
 /// The running store; it stops when this is dropped.
 pub struct Server {
@@ -37,6 +46,7 @@ pub struct Server {
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
     port: u16,
+    size: u32,
 }
 
 impl Server {
@@ -45,6 +55,14 @@ impl Server {
     /// # Errors
     /// The system refuses a thread or a socket pair.
     pub fn start(listener: TcpListener, size: u32, secret: Secret) -> Result<Server, JobError> {
+        Server::start_with(listener, size, secret, Box::new(drop))
+    }
+
+    /// As [`Server::start`], with a function to call for each [`Notice`].
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(listener: TcpListener, size: u32, secret: Secret, notify: Notify) -> Result<Server, JobError> {
         let doing = "start the job's store";
         listener.set_nonblocking(true).map_err(JobError::system(doing))?;
         let port = listener.local_addr().map_err(JobError::system(doing))?.port();
@@ -52,11 +70,11 @@ impl Server {
         woken.set_nonblocking(true).map_err(JobError::system(doing))?;
         let (commands, receiver) = channel();
         let strangers_max = STRANGERS_MAX.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        let (start, rests_until, connections) = (Instant::now(), Duration::ZERO, Vec::new());
-        let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, start, rests_until, connections };
-        let serve = move || doors.serve(Table::new(size));
+        let (clock, rests_until, connections) = (Clock::new(), Duration::ZERO, Vec::new());
+        let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, clock, rests_until, connections };
+        let serve = move || doors.serve(Table::new(size), notify);
         let thread = std::thread::Builder::new().name("oikaze store".into()).spawn(serve).map_err(JobError::system(doing))?;
-        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port })
+        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port, size })
     }
 
     /// The TCP port it listens on.
@@ -70,9 +88,24 @@ impl Server {
         self.tell(Command::Abort(why.to_owned()));
     }
 
-    /// The process of a node has ended in good order (`how`: "has ended with status 0").
-    pub fn ended(&self, rank: Rank, how: &str) {
-        self.tell(Command::Ended(rank, how.to_owned()));
+    /// Tells all nodes, also those that connect later, that the process of a node has ended.
+    pub fn ended(&self, end: NodeEnd) {
+        self.tell(Command::Ended(end));
+    }
+
+    /// Asks all nodes a question at once and waits for their answers, at most for `limit` (and one second to collect them).
+    /// `None`: the node is not connected, or did not answer in time.
+    #[must_use]
+    pub fn ask_all(&self, question: &str, limit: Duration) -> Vec<(Rank, Option<String>)> {
+        self.asking_all(question, limit)()
+    }
+
+    /// As [`Server::ask_all`]: the question is sent now, and the returned function waits for the answers on any thread.
+    pub fn asking_all(&self, question: &str, limit: Duration) -> impl FnOnce() -> Vec<(Rank, Option<String>)> + Send + use<> {
+        let (to, answers) = channel();
+        self.tell(Command::AskAll(clip_to(question, QUESTION_MAX).to_owned(), limit, to));
+        let (size, deadline) = (self.size, Instant::now() + limit + COLLECT_TIME);
+        move || collect(size, deadline, &answers)
     }
 
     fn tell(&self, command: Command) {
@@ -114,27 +147,33 @@ struct Doors {
     commands: Receiver<Command>,
     secret: Secret,
     strangers_max: usize,
-    start: Instant,
+    clock: Clock,
     rests_until: Duration,
     connections: Vec<Connection>,
 }
 
 impl Doors {
-    fn serve(mut self, mut table: Table) {
+    fn serve(mut self, mut table: Table, mut notify: Notify) {
+        let mut surveys = Surveys::default();
         while self.wait(&table) {
+            let now = self.clock.now();
             while let Ok(command) = self.commands.try_recv() {
                 match command {
                     Command::Abort(why) => table.abort(&why),
-                    Command::Ended(rank, how) => table.ended(rank, &how),
+                    Command::Ended(end) => table.ended(end),
+                    Command::AskAll(question, limit, to) => surveys.begin(now, &mut table, &question, limit, to),
                 }
             }
-            let now = self.start.elapsed();
             self.accept(now);
             for connection in &mut self.connections {
                 connection.ingress(now, &self.secret, &mut table);
             }
             table.timeout(now);
             self.answer(&mut table);
+            surveys.hand_out(&mut table);
+            while let Some(notice) = table.poll_notice() {
+                notify(notice);
+            }
             for connection in &mut self.connections {
                 connection.flush(now);
                 if connection.closed
@@ -148,16 +187,16 @@ impl Doors {
     }
 
     /// Wait until there is something to do; `false` when the server is dropped.
-    fn wait(&self, table: &Table) -> bool {
+    fn wait(&mut self, table: &Table) -> bool {
         let deadlines = self.connections.iter().filter_map(|connection| match connection.phase {
             Phase::Stranger(_, deadline) | Phase::Leaving(deadline) => Some(deadline),
             Phase::Node(..) => None,
         });
-        let now = self.start.elapsed();
+        let now = self.clock.now();
         let rest = Some(self.rests_until).filter(|&until| until > now);
         let deadline = deadlines.chain(table.next_timeout()).chain(rest).min();
         // Rounded up, so that a deadline has passed when the wait ends.
-        let left = deadline.map(|deadline| deadline.saturating_sub(now) + Duration::from_millis(1));
+        let left = deadline.map(|deadline| (deadline.saturating_sub(now) + Duration::from_millis(1)).min(TICK));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let knock = if self.is_open(now) { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, knock)];

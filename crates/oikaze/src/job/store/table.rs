@@ -1,6 +1,8 @@
-//! What the store decides: values, fences, who waits for what. No I/O, no clock; time is an argument.
+//! What the store decides: values, fences, ends of processes, who waits for what. No I/O, no clock; time is an argument.
 
 use super::protocol::{Reply, Request, UNASKED};
+use super::questions::{Asker, Questions};
+use crate::job::NodeEnd;
 use oikaze_protocol::Rank;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -32,10 +34,33 @@ pub struct Table {
     values: HashMap<String, Vec<u8>>,
     bytes: usize,
     waiting: Vec<Waiting>,
-    ended: BTreeMap<Rank, String>,
+    ended: BTreeMap<Rank, NodeEnd>,
     connected: BTreeSet<Rank>,
     aborted: Option<String>,
+    questions: Questions,
     replies: VecDeque<(Rank, u32, Reply)>,
+    answers: VecDeque<Answer>,
+    notices: VecDeque<Notice>,
+}
+
+/// What a node answered to a question of the launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// As given to [`Table::ask`].
+    pub token: u64,
+    /// Rank of the node that was asked.
+    pub rank: Rank,
+    /// `None`: no answer within the limit, or the node is not connected.
+    pub text: Option<String>,
+}
+
+/// What a node wants of the launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The node of this rank ended the job for everyone, for this reason.
+    Aborted(Rank, String),
+    /// A node wants the others to go on after the death of one.
+    KeepGoing,
 }
 
 impl Table {
@@ -50,8 +75,17 @@ impl Table {
             ended: BTreeMap::new(),
             connected: BTreeSet::new(),
             aborted: None,
+            questions: Questions::default(),
             replies: VecDeque::new(),
+            answers: VecDeque::new(),
+            notices: VecDeque::new(),
         }
+    }
+
+    /// Number of nodes of the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
     }
 
     /// A node that proved the secret wants to come in.
@@ -71,6 +105,9 @@ impl Table {
             ));
         }
         self.connected.insert(rank);
+        for end in self.ended.values() {
+            self.replies.push_back((rank, UNASKED, Reply::Ended(end.clone())));
+        }
         if let Some(why) = &self.aborted {
             self.replies.push_back((rank, UNASKED, Reply::Aborted(why.clone())));
         }
@@ -82,13 +119,28 @@ impl Table {
         self.connected.remove(&rank);
         self.waiting.retain(|waiting| waiting.rank != rank);
         self.replies.retain(|(to, _, _)| *to != rank);
+        self.questions.forget(rank);
+        self.unanswered(rank);
     }
 
     /// A node asks.
     pub fn request(&mut self, now: Duration, rank: Rank, id: u32, request: Request) {
-        if let Request::Abort(why) = request {
-            self.abort(&format!("node {rank}: {why}"));
-            return self.reply(rank, id, Reply::Done(Vec::new()));
+        match request {
+            Request::Abort(why) => {
+                // LAUNCH-1.3.
+                if self.aborted.is_none() {
+                    self.notices.push_back(Notice::Aborted(rank, why.clone()));
+                }
+                self.abort(&format!("node {rank} aborted the job: {why}"));
+                return self.reply(rank, id, Reply::Done(Vec::new()));
+            }
+            Request::Answer(number, text) => {
+                if let Some((asker, to)) = self.questions.answered(rank, number) {
+                    self.answer(asker, to, Ok(text));
+                }
+                return;
+            }
+            _ => {}
         }
         if let Some(why) = &self.aborted {
             return self.replies.push_back((rank, id, Reply::Aborted(why.clone())));
@@ -101,11 +153,56 @@ impl Table {
             Request::Get(key, limit) => match self.values.get(&key) {
                 Some(value) => self.replies.push_back((rank, id, Reply::Done(value.clone()))),
                 None if self.is_last(rank) => self.reply(rank, id, alone(&key)),
+                None if let Some(end) = self.publisher_ended(&key) => self.reply(rank, id, Reply::Gone(end.clone())),
                 None => self.wait(rank, id, On::Value, key, now, limit),
             },
             Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
-            Request::Abort(_) => {}
+            Request::KeepGoing => {
+                self.notices.push_back(Notice::KeepGoing);
+                self.reply(rank, id, Reply::Done(Vec::new()));
+            }
+            Request::Ask(to, limit, question) => {
+                let deadline = now.saturating_add(Duration::from_millis(limit.min(LIMIT_MAX)));
+                self.ask_node(deadline, Asker::Node(rank, id), to, question);
+            }
+            Request::Abort(_) | Request::Answer(..) => {}
         }
+    }
+
+    /// The launcher asks a node (LAUNCH-2.3); [`Table::poll_answer`] brings the answer with the same token.
+    pub fn ask(&mut self, now: Duration, token: u64, to: Rank, limit: Duration, question: String) {
+        self.ask_node(now.saturating_add(limit), Asker::Launcher(token), to, question);
+    }
+
+    fn ask_node(&mut self, deadline: Duration, asker: Asker, to: Rank, question: String) {
+        if !self.connected.contains(&to) || self.ended.contains_key(&to) {
+            return self.answer(asker, to, Err(format!("node {to} is not connected")));
+        }
+        match self.questions.ask(asker, to, deadline) {
+            Ok(number) => self.replies.push_back((to, number, Reply::Question(question))),
+            Err(why) => self.answer(asker, to, Err(why)),
+        }
+    }
+
+    /// Hands an answer, or why there is none, to the asker.
+    fn answer(&mut self, asker: Asker, to: Rank, answer: Result<String, String>) {
+        match (asker, answer) {
+            (Asker::Launcher(token), text) => self.answers.push_back(Answer { token, rank: to, text: text.ok() }),
+            (Asker::Node(rank, id), Ok(text)) => self.reply(rank, id, Reply::Done(text.into_bytes())),
+            (Asker::Node(rank, id), Err(why)) => self.reply(rank, id, Reply::TimedOut(why)),
+        }
+    }
+
+    /// Ends the questions that this node can no longer answer.
+    fn unanswered(&mut self, rank: Rank) {
+        for asker in self.questions.unanswered(rank) {
+            self.answer(asker, rank, Err(format!("node {rank} has left or ended")));
+        }
+    }
+
+    /// The end of the only node that publishes this key: `PREFIX/RANK` and `PREFIX/RANK/…` are published by the node of that rank.
+    fn publisher_ended(&self, key: &str) -> Option<&NodeEnd> {
+        publisher(key).and_then(|rank| self.ended.get(&rank))
     }
 
     fn reply(&mut self, rank: Rank, id: u32, reply: Reply) {
@@ -156,8 +253,8 @@ impl Table {
             self.settle_fence(&name, &Reply::Done(Vec::new()));
             return self.reply(rank, id, Reply::Done(Vec::new()));
         }
-        if let Some((gone, how)) = self.ended.iter().find(|(gone, _)| **gone != rank && !here.contains(gone)) {
-            let why = Reply::Aborted(format!("node {gone} {how} and cannot come to fence {name:?}"));
+        if let Some((_, end)) = self.ended.iter().find(|(gone, _)| **gone != rank && !here.contains(gone)) {
+            let why = Reply::Gone(end.clone());
             self.settle_fence(&name, &why);
             return self.reply(rank, id, why);
         }
@@ -179,10 +276,19 @@ impl Table {
         });
     }
 
-    /// The process of a node has ended in good order: whoever waits at a fence that it has not come to waits in vain, and so does
-    /// the last one left for a value.
-    pub fn ended(&mut self, rank: Rank, how: &str) {
-        self.ended.insert(rank, how.to_owned());
+    /// Records that the process of a node has ended, and tells all connected nodes (LAUNCH-1.1). Waits that need this node fail: fences to
+    /// which it has not come, values that only it publishes (LAUNCH-1.2), and any value if no
+    /// other node is left.
+    pub fn ended(&mut self, end: NodeEnd) {
+        let rank = end.rank;
+        if self.ended.contains_key(&rank) {
+            return;
+        }
+        for to in self.connected.iter().filter(|&&to| to != rank) {
+            self.replies.push_back((*to, UNASKED, Reply::Ended(end.clone())));
+        }
+        self.ended.insert(rank, end.clone());
+        self.unanswered(rank);
         let waiting = std::mem::take(&mut self.waiting);
         let (vain, rest) = waiting.into_iter().partition(|waiting| waiting.on == On::Value && self.is_last(waiting.rank));
         self.waiting = rest;
@@ -190,14 +296,21 @@ impl Table {
         for waiting in vain {
             self.reply(waiting.rank, waiting.id, alone(&waiting.name));
         }
+        let replies = &mut self.replies;
+        self.waiting.retain(|waiting| {
+            let vain = waiting.on == On::Value && publisher(&waiting.name) == Some(rank);
+            if vain {
+                replies.push_back((waiting.rank, waiting.id, Reply::Gone(end.clone())));
+            }
+            !vain
+        });
         let mut names: Vec<String> =
             self.waiting.iter().filter(|waiting| waiting.on == On::Fence).map(|waiting| waiting.name.clone()).collect();
         names.sort_unstable();
         names.dedup();
         for name in names {
             if !self.at_fence(&name).any(|there| there == rank) {
-                let why = Reply::Aborted(format!("node {rank} {how} and cannot come to fence {name:?}"));
-                self.settle_fence(&name, &why);
+                self.settle_fence(&name, &Reply::Gone(end.clone()));
             }
         }
     }
@@ -225,7 +338,7 @@ impl Table {
     /// When [`Table::timeout`] should be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
-        self.waiting.iter().map(|waiting| waiting.deadline).min()
+        self.waiting.iter().map(|waiting| waiting.deadline).chain(self.questions.next_timeout()).min()
     }
 
     /// Tell those whose time limit has passed.
@@ -240,6 +353,9 @@ impl Table {
             self.replies.push_back((waiting.rank, waiting.id, Reply::TimedOut(missing)));
         }
         self.waiting.retain(|waiting| !late(waiting));
+        for (asker, to) in self.questions.late(now) {
+            self.answer(asker, to, Err(format!("node {to} did not answer")));
+        }
     }
 
     /// Who has not come to a fence, in words; at most a few by number.
@@ -255,6 +371,21 @@ impl Table {
     pub fn poll_reply(&mut self) -> Option<(Rank, u32, Reply)> {
         self.replies.pop_front()
     }
+
+    /// The next answer to a question of the launcher.
+    pub fn poll_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+
+    /// The next wish of a node that concerns the launcher.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+}
+
+/// Rank of the only node that publishes this key, if the key names one.
+fn publisher(key: &str) -> Option<Rank> {
+    key.split('/').nth(1)?.parse().ok()
 }
 
 fn alone(key: &str) -> Reply {

@@ -1,11 +1,13 @@
 //! The store over real sockets, and its decisions against a dumb oracle.
 
+mod ends;
+
 use super::protocol::{Greeting, NONCE_LEN, Proof, Reply, Request, VERSION, Verdict};
 use super::seal::{self, From, Seal};
 use super::table::Table;
 use super::*;
 use crate::job::environment::Place;
-use crate::job::{Bootstrap, JobError, Secret, Settings};
+use crate::job::{Bootstrap, JobError, NodeEnd, Secret, Settings};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -218,6 +220,8 @@ fn request() -> impl Strategy<Value = Request> {
         (key(), 0u64..20).prop_map(|(key, limit)| Request::Get(key, limit)),
         (key(), 0u64..20).prop_map(|(key, limit)| Request::Fence(key, limit)),
         "[a-z ]{0,9}".prop_map(Request::Abort),
+        Just(Request::KeepGoing),
+        (0u32..4, 0u64..20, "[a-z ]{0,9}").prop_map(|(rank, limit, text)| Request::Ask(rank, limit, text)),
     ]
 }
 
@@ -228,11 +232,21 @@ proptest! {
     }
 
     #[test]
+    fn answers_both_ways(id in any::<u32>(), number in any::<u32>(), text in ".{0,20}", success in any::<bool>()) {
+        let request = Request::Answer(number, text.clone());
+        prop_assert_eq!(Request::decode(&request.encode(id)), Ok((id, request)));
+        let end = NodeEnd { rank: number, how: text.clone(), success };
+        for reply in [Reply::Question(text), Reply::Gone(end.clone()), Reply::Ended(end)] {
+            prop_assert_eq!(Reply::decode(&reply.encode(id)), Ok((id, reply)));
+        }
+    }
+
+    #[test]
     fn any_bytes_are_refused_or_understood(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = (Greeting::decode(&bytes), Proof::decode(&bytes), Verdict::decode(&bytes), Reply::decode(&bytes));
         // Reasons are for people: they may be cleaned of what is no text. All else comes back as it was.
         if let Ok((id, request)) = Request::decode(&bytes)
-            && !matches!(request, Request::Abort(_))
+            && !matches!(request, Request::Abort(_) | Request::Ask(..) | Request::Answer(..))
         {
             prop_assert_eq!(request.encode(id), bytes.clone());
         }
@@ -288,7 +302,8 @@ proptest! {
             now += Duration::from_millis(pause);
             table.timeout(now);
             while let Some((rank, id, reply)) = table.poll_reply() {
-                if id != 0 {
+                // The number in front of a question is not that of a request.
+                if id != 0 && !matches!(reply, Reply::Question(_)) {
                     prop_assert!(asked.remove(&(rank, id)), "answered twice");
                 }
                 if let (Reply::Done(value), Some(key)) = (&reply, gets.get(&id)) {
@@ -297,8 +312,8 @@ proptest! {
             }
         }
         table.timeout(now + Duration::from_secs(1));
-        while let Some((rank, id, _)) = table.poll_reply() {
-            prop_assert!(id == 0 || asked.remove(&(rank, id)));
+        while let Some((rank, id, reply)) = table.poll_reply() {
+            prop_assert!(id == 0 || matches!(reply, Reply::Question(_)) || asked.remove(&(rank, id)));
         }
         prop_assert!(asked.is_empty() && table.next_timeout().is_none());
     }
