@@ -87,6 +87,10 @@ impl Cases for Job {
             }
             ("page", me) => {
                 let array = job.array::<u64>("grid", 2 * PAGE_ELEMENTS).unwrap();
+                if me == 1 {
+                    array.write(PAGE_ELEMENTS..2 * PAGE_ELEMENTS).unwrap()[0] = 7;
+                }
+                job.barrier().unwrap();
                 job.peer(0).unwrap().send(Class::Ordered, u64::from(std::process::id()), b"").wait().unwrap();
                 if me == 1 {
                     stay_away();
@@ -127,7 +131,7 @@ struct Waiting {
 
 impl Waiting {
     fn start(case: &str, options: &[&str]) -> Waiting {
-        let mut command = oikaze(&["run", "-n", "2", "--explain-after", "0.2", "--failure-time", "60000"]);
+        let mut command = oikaze(&["run", "-n", "2", "--explain-after", "0.2", "--failure-time", "60000", "--timeout", "50"]);
         command.args(options).args(["--env", &format!("{CASE}={case}")]);
         of_test_nodes(&mut command, NODE);
         let mut launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();

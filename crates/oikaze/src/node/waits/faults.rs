@@ -43,7 +43,11 @@ impl Faults {
         }
         self.looked = Some(Instant::now());
         let register_after = node.waits.register_after();
-        node.with_engine(|engine| self.open.retain(|open| engine.coherence().fetching_from(open.array, open.page).is_some()));
+        // The engine asks for the page in its next turn: a fault that has just come may not be known there.
+        node.with_engine(|engine| {
+            let mut is_open = |open: &OpenFault| engine.coherence().fetching_from(open.array, open.page).is_some();
+            self.open.retain(|open| open.begun.elapsed() < LOOK_EVERY || is_open(open));
+        });
         for open in &mut self.open {
             if open.registered.is_none() && (asked || open.begun.elapsed() >= register_after) {
                 let (array, page) = (open.array, open.page);
