@@ -1,4 +1,4 @@
-//! Finds out why a wait lasts: asks the nodes that know, and puts their answers into one sentence. No I/O of its own.
+//! Finds out why a wait lasts (MEM-21.2): asks the nodes that know, and puts their answers into one sentence. No I/O of its own.
 //!
 //! Answers are lines of text that [`super::answers`] writes. A node answers from what it knows itself and never asks in turn, so
 //! that two nodes that ask each other never wait for each other.
