@@ -54,7 +54,7 @@ impl Cases for Job {
         let (job, me) = (self, self.rank());
         match (case, me) {
             ("barrier", 0) | ("barrier-of-rank-1", 1) => job.barrier().unwrap(),
-            ("lock-held", _) => drop(job.lock_of_rank_1().unwrap()),
+            ("lock-held", _) => job.lock_of_rank_1().unwrap(),
             ("lock-twice", 1) => {
                 let _held = job.lock(3).unwrap();
                 drop(job.lock(3).unwrap());
