@@ -41,6 +41,7 @@ Exit status: that of the first node that failed (128 + signal if it was killed),
 
 Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_TIMEOUT=MS       longest wait for others that a program gives no limit of its own [default: none; 30 s to join]
+  OIKAZE_EXPLAIN_AFTER=MS a wait that lasts this long is explained on stderr, as --explain-after; 0: never [default: 5000]
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
   OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: who moves the data [default: inline: whoever waits]
   OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
@@ -130,6 +131,10 @@ pub struct Run {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
+    /// Explain on stderr each wait that lasts for so many seconds; 0: never [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none)]
+    explain_after: Option<Duration>,
+
     /// Set a variable for all nodes; without VALUE, the launcher's own
     #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]")]
     environment: Vec<OsString>,
@@ -174,8 +179,8 @@ impl Run {
         let failure_time = self.failure_time.map(Duration::from_millis);
         let wished = std::env::var_os(KEEP_GOING).is_some_and(|value| value == "1");
         let (ports, fault, checksum) = (self.ports, self.fault, self.checksum);
-        let keep_going = self.keep_going || wished;
-        let settings = Settings { ports, failure_time, fault, checksum, keep_going, ..Settings::default() };
+        let (keep_going, explain_after) = (self.keep_going || wished, self.explain_after);
+        let settings = Settings { ports, failure_time, fault, checksum, keep_going, explain_after, ..Settings::default() };
         let cabling = Cabling { network: self.network, mtu: self.mtu };
         Ok(Options {
             nodes: self.nodes,
@@ -223,6 +228,15 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|&seconds| seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     duration.ok_or_else(|| "a number of seconds greater than 0".to_owned())
+}
+
+/// As [`seconds`]; 0 is allowed. Rounded up to whole milliseconds, so that only 0 means never.
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text.parse() == Ok(0.0) {
+        return Ok(Duration::ZERO);
+    }
+    let duration = seconds(text).map_err(|_| "a number of seconds, or 0".to_owned())?;
+    Ok(duration.max(Duration::from_millis(1)))
 }
 
 fn network(text: &str) -> Result<[u8; 2], String> {

@@ -36,6 +36,7 @@ fn node(sample: &Sample<'_>) -> Value {
         "span_s": sample.span.as_secs_f64(),
         "operations": node.operations,
         "mail": node.mail,
+        "waits": node.waits,
         "engine": named(Counters::NAMES, &node.engine.values()),
         "link": named(LinkCounters::NAMES, &node.link.values()),
         "coherence": named(coherence::Statistics::NAMES, &node.coherence.values()),

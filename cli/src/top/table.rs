@@ -106,6 +106,9 @@ fn node(sample: &Sample<'_>, text: &mut String) {
     for (what, count) in odd.into_iter().filter(|(_, count)| *count > 0) {
         let _ = write!(text, ", {} {what}", short(count as f64));
     }
+    if !node.waits.is_empty() {
+        let _ = write!(text, "; waits {}", node.waits);
+    }
     let age = sample.view.age();
     if age > STOPPED {
         let _ = write!(text, "; has not moved for {:.0} s", age.as_secs_f64());

@@ -1,6 +1,6 @@
 //! A FIFO at its owner: what peers have pushed is taken out, by any number of threads.
 
-use crate::node::{Needs, Node};
+use crate::node::{Needs, Node, WaitSubject};
 use crate::region::{LocalRegion, RemoteId};
 use crate::{Error, Job, Result, Rights};
 use oikaze_os::memory::Region;
@@ -78,8 +78,9 @@ impl Fifo {
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
         };
+        let subject = || WaitSubject::Pop { fifo: self.name.to_string() };
         let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
-        let outcome = self.node.wait(deadline, || self.node.next_or_loss(None, Needs::Memory, &mut popped));
+        let outcome = self.node.wait_on(&subject, deadline, || self.node.next_or_loss(None, Needs::Memory, &mut popped));
         Ok(self.node.awaited(what, begun, outcome)??)
     }
 }

@@ -5,7 +5,7 @@ use crate::handle::Handles;
 use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates, processors_here};
 use crate::job::neighbours::Neighbourhood;
 use crate::job::{self, Bootstrap, Checksum, JobError};
-use crate::node::{Node, RealEngine, Wish, check_not_forked, note_joined};
+use crate::node::{Node, RealEngine, WaitSubject, Waits, Wish, check_not_forked, note_joined};
 use crate::observe::Publisher;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
@@ -41,6 +41,15 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     check_not_forked()?;
     let bootstrap: Arc<dyn Bootstrap> = Arc::from(bootstrap);
     note_joined(bootstrap.rank());
+    let waits = Waits::new(Arc::clone(&bootstrap));
+    let joined = join_explaining(bootstrap, &waits);
+    if joined.is_err() {
+        waits.close();
+    }
+    joined
+}
+
+fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<Job> {
     let without = Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
     let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
@@ -55,7 +64,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
     let link = tap(link, bootstrap.rank())?;
     let neighbourhood = Neighbourhood::open(bootstrap.as_ref(), &without);
-    let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable())?;
+    let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable(), waits)?;
     let waiting = wish.given(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
     let neighbours = neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
@@ -66,7 +75,15 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
         .map_err(|failure| Error::failed("starting the engine", failure))?;
     engine.connect(Time(0));
     unseen.into_iter().chain(neighbours.notices).for_each(|why| engine.note(why));
-    let node = Node::start(engine, submissions, Some(Arc::clone(&tracker)), waiting, start, Arc::clone(&bootstrap), publisher)?;
+    let node = Node::start(
+        engine,
+        submissions,
+        Some(Arc::clone(&tracker)),
+        (waiting, Arc::clone(waits)),
+        start,
+        Arc::clone(&bootstrap),
+        publisher,
+    )?;
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node) {
         node.stop();
         bootstrap.abort(&error.to_string());
@@ -148,7 +165,7 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool, callable: Option<Callable>) -> Result<Self> {
+    fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool, callable: Option<Callable>, waits: &Arc<Waits>) -> Result<Self> {
         let topology = Topology::detect().ok();
         let processors = topology.as_ref().map(|topology| cpulist(&topology.cpus));
         let mine = Reachable { callable, processors, ..Reachable::here(port, true, ipv6)? };
@@ -157,7 +174,10 @@ impl Meeting {
         }
         let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
         let mut others = Vec::new();
+        let begun = Instant::now();
         for rank in 0..bootstrap.size() {
+            let _waits = (rank != bootstrap.rank())
+                .then(|| waits.register(WaitSubject::Join { nodes: vec![rank], what: "say where it can be reached" }, begun));
             others.push(if rank == bootstrap.rank() { None } else { Some(Reachable::of(bootstrap, rank, limit)?) });
         }
         let candidates = others.iter().map(|theirs| theirs.as_ref().map_or_else(Vec::new, |theirs| candidates(&mine, theirs)));
@@ -178,7 +198,8 @@ impl Meeting {
             node.with_engine(|engine| (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect::<Vec<_>>())
         };
         // `Err(None)`: somebody is lost, or the job was ended; what is to be said is looked for below.
-        let connected = node.wait(begun.checked_add(JOIN_CONNECT_TIME), || {
+        let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
+        let connected = node.wait_on(&subject, begun.checked_add(JOIN_CONNECT_TIME), || {
             let missing = missing(node);
             let mut deaths = missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
             let lost = deaths.peek().is_some();

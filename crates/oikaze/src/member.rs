@@ -5,7 +5,7 @@ use crate::engine::{Request, Value};
 use crate::fifo::Fifo;
 use crate::handle::Handles;
 use crate::job::Bootstrap;
-use crate::node::{Needs, Node};
+use crate::node::{Needs, Node, WaitSubject};
 use crate::region::LocalRegion;
 use crate::remote::Peer;
 use crate::shared::{Element, LockGuard, SharedArray};
@@ -148,7 +148,8 @@ impl Job {
         let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        let arrived = self.node.wait(deadline, || self.node.next_or_loss(from, Needs::Messages, next));
+        let subject = || WaitSubject::Message { from, count: 1 };
+        let arrived = self.node.wait_on(&subject, deadline, || self.node.next_or_loss(from, Needs::Messages, next));
         self.node.awaited(|| "receiving a message".into(), begun, arrived)
     }
 
@@ -223,7 +224,8 @@ impl Job {
     /// reported once.
     pub fn quiet(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: None }, None);
-        self.node.outcome(&"waiting for all operations to end", &completion, self.limit)?;
+        let subject = || WaitSubject::other("all operations of this node to end");
+        self.node.outcome_of(&subject, &"waiting for all operations to end", || completion.outcome(), self.limit)?;
         self.node.report_untaken(None)
     }
 

@@ -1,6 +1,7 @@
 //! Operations on borrowed memory: the scope ends when all of them are done, or cut off from it.
 
 use crate::engine::{Completion, Request};
+use crate::node::WaitSubject;
 use crate::region::{LocalRegion, RegionSlice};
 use crate::remote::RemoteRegion;
 use crate::{Block, Combine, Job, Number, Operation, Result, Rights};
@@ -85,9 +86,10 @@ impl Scope<'_, '_, '_> {
         let limit = if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let node = &self.job.node;
+        let subject = || WaitSubject::other("operations of a scope to end");
         let mut failed = Ok(());
         for (completion, lent) in self.begun.take() {
-            if node.wait(deadline, || completion.is_done().then_some(())).is_none() {
+            if node.wait_on(&subject, deadline, || completion.is_done().then_some(())).is_none() {
                 node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             }
             drop(lent);

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::engine::{Outcome, Sink};
-use crate::node::{Node, Waiters, lock};
+use crate::node::{Node, WaitSubject, Waiters, lock};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -97,11 +97,12 @@ impl Counter {
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
         let ready = || Some(self.counts()).filter(|counts| counts.ended() >= ended);
+        let subject = || WaitSubject::other(format!("{ended} operations to end, of which {} have", self.counts().ended()));
         if let Some(counts) = ready() {
             return Ok(counts);
         }
         lock(&self.shared.0).waiters.enlist(ended);
-        let counts = self.node.wait_quietly(deadline, || self.node.next_or_left(ready));
+        let counts = self.node.wait_quietly(&subject, deadline, || self.node.next_or_left(ready));
         lock(&self.shared.0).waiters.delist();
         let what = || format!("waiting until {ended} operations have ended, of which {} have", self.counts().ended());
         self.node.awaited(what, begun, counts)

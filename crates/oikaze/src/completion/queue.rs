@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::engine::{Failure, Outcome, Sink, Value};
-use crate::node::{Node, Waiters, lock};
+use crate::node::{Node, WaitSubject, Waiters, lock};
 use crate::operation::What;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -142,12 +142,13 @@ impl CompletionQueue {
         self.node.check_process(|| "waiting in a completion queue".into())?;
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
+        let subject = || WaitSubject::other(format!("{at_least} operations in a completion queue, where {} are", self.len()));
         if let Some(entries) = self.take(at_least) {
             return Ok(self.tell(entries, into));
         }
         lock(&self.shared.0).waiters.enlist(at_least as u64);
         // Whatever another thread takes meanwhile, this one takes so many or none.
-        let there = self.node.wait_quietly(deadline, || self.node.next_or_left(|| self.take(at_least)));
+        let there = self.node.wait_quietly(&subject, deadline, || self.node.next_or_left(|| self.take(at_least)));
         lock(&self.shared.0).waiters.delist();
         let what = || format!("waiting for {at_least} operations in a completion queue, where {} are", self.len());
         self.node.awaited(what, begun, there).map(|entries| self.tell(entries, into))

@@ -31,6 +31,8 @@ pub const PORTS: &str = "OIKAZE_PORTS";
 pub const FAILURE_TIME: &str = "OIKAZE_FAILURE_TIME";
 /// Milliseconds that a wait may take when the program gives it no limit of its own.
 pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
+/// Milliseconds after which a wait is explained on stderr; 0: never.
+pub const EXPLAIN_AFTER: &str = "OIKAZE_EXPLAIN_AFTER";
 /// Faults to inject into this job's links, e.g. `loss=0.05,duplicate=0.05,seed=7`.
 pub const FAULT: &str = "OIKAZE_FAULT";
 /// What the checksums of datagrams cover: `full` or `header`.
@@ -57,6 +59,8 @@ pub struct Settings {
     pub checksum: Option<Checksum>,
     /// What decides how much may be in flight; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
+    /// How long a wait lasts before one line on stderr explains it; zero: none does; 5 s if absent (MEM-21.1).
+    pub explain_after: Option<Duration>,
     /// Survivors go on after the death of a node.
     pub keep_going: bool,
 }
@@ -102,6 +106,7 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
     variables.extend(settings.ports.map(|ports| (PORTS, ports.to_string())));
     variables.extend(settings.failure_time.map(|time| (FAILURE_TIME, time.as_millis().to_string())));
     variables.extend(settings.time_limit.map(|time| (TIME_LIMIT, time.as_millis().to_string())));
+    variables.extend(settings.explain_after.map(|time| (EXPLAIN_AFTER, time.as_millis().to_string())));
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
     variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
@@ -124,13 +129,15 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
     let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
+    let explain_after =
+        optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| text.parse().ok().map(Duration::from_millis))?;
     let yes_or_no = |text: &str| match text {
         "1" => Some(true),
         "0" | "" => Some(false),
         _ => None,
     };
     let keep_going = optional(lookup, KEEP_GOING, "1 or 0", yes_or_no)?.unwrap_or(false);
-    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going })
+    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going, explain_after })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -240,6 +247,7 @@ mod tests {
             fault: Some("loss=0.05".into()),
             checksum: Some(Checksum::Header),
             congestion: Some(Algorithm::Cubic),
+            explain_after: Some(Duration::ZERO),
             keep_going: true,
         };
         let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
@@ -288,6 +296,8 @@ mod tests {
             (TIME_LIMIT, "-1"),
             (CHECKSUM, "none"),
             (CONGESTION, "reno"),
+            (EXPLAIN_AFTER, "-1"),
+            (EXPLAIN_AFTER, "5s"),
             (KEEP_GOING, "maybe"),
         ] {
             let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();

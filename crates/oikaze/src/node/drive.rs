@@ -3,6 +3,7 @@
 use super::cork;
 use super::sleeper::Sleeper;
 use super::spinning::Idle;
+use super::waits::{LongWait, WaitSubject};
 use super::watch::LinkWatch;
 use super::{EngineMode, Node, RealEngine};
 use crate::engine::{Submission, Work};
@@ -27,15 +28,49 @@ const LOOKS_AGAIN: u32 = 3;
 impl Node {
     /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed, or this is a child of fork.
     pub fn wait<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
-        self.wait_for(deadline, Wakes::WithAll, ready)
+        self.wait_for(deadline, Wakes::WithAll, &mut self.short_wait(), ready)
     }
 
-    /// As [`Node::wait`]; who makes `ready` true wakes the calling thread ([`super::Waiters`]), other news do not.
-    pub fn wait_quietly<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
-        self.wait_for(deadline, Wakes::Alone, ready)
+    /// As [`Node::wait`]; a wait that lasts is explained as one for `subject` (MEM-21.1).
+    pub fn wait_on<T>(
+        &self,
+        subject: &dyn Fn() -> WaitSubject,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(value) = ready() {
+            return Some(value);
+        }
+        self.wait_for(deadline, Wakes::WithAll, &mut self.long_wait(subject), ready)
     }
 
-    fn wait_for<T>(&self, deadline: Option<Instant>, wakes: Wakes, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+    /// As [`Node::wait_on`], for a part of a longer wait.
+    pub fn wait_within<T>(
+        &self,
+        long: &mut LongWait<'_>,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait_for(deadline, Wakes::WithAll, long, ready)
+    }
+
+    /// As [`Node::wait_on`]; who makes `ready` true wakes the calling thread ([`super::Waiters`]), other news do not.
+    pub fn wait_quietly<T>(
+        &self,
+        subject: &dyn Fn() -> WaitSubject,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait_for(deadline, Wakes::Alone, &mut self.long_wait(subject), ready)
+    }
+
+    fn wait_for<T>(
+        &self,
+        deadline: Option<Instant>,
+        wakes: Wakes,
+        long: &mut LongWait<'_>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         if self.is_forked() {
             return None;
         }
@@ -50,7 +85,7 @@ impl Node {
         }
         loop {
             if let Some(driving) = driving {
-                let (value, now) = self.drive(now, deadline, &mut ready);
+                let (value, now) = self.drive(now, deadline, long, &mut ready);
                 self.leave(driving, now);
                 return value;
             }
@@ -66,6 +101,7 @@ impl Node {
                 }
                 return turn.value;
             }
+            long.look(now);
         }
     }
 
@@ -83,7 +119,13 @@ impl Node {
     }
 
     /// What was waited for, and when the clock was looked at last.
-    fn drive<T>(&self, mut now: Time, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> (Option<T>, Time) {
+    fn drive<T>(
+        &self,
+        mut now: Time,
+        deadline: Option<Instant>,
+        long: &mut LongWait<'_>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> (Option<T>, Time) {
         let last = deadline.map(|deadline| self.time_of(deadline));
         let mut idle = Idle::new(&self.spinning);
         let mut watch = LinkWatch::new(self);
@@ -125,6 +167,7 @@ impl Node {
             }
             // One look at the clock a round: it costs as much as the rest of an idle turn.
             now = self.now();
+            long.look(now);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The helper thread: page faults always, the socket while nobody drives; or, in thread mode, the driver for good.
 
+use super::waits::Faults;
 use super::watch::LinkWatch;
 use super::{EngineMode, Node};
 use crate::engine::{Request, Submission};
@@ -42,6 +43,7 @@ impl Node {
         let mut fetched = 0;
         // Rounds of drivers when faults came last, until a driver has begun another one.
         let (mut faulted_at, mut stands_still) = (None, false);
+        let mut open_faults = Faults::default();
         while !self.closing.load(Ordering::SeqCst) {
             faulted_at = faulted_at.filter(|rounds| *rounds == self.rounds.load(Ordering::Relaxed));
             let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
@@ -69,8 +71,9 @@ impl Node {
             };
             self.role.helper_woke();
             if faults {
-                self.take_faults();
+                self.take_faults(&mut open_faults);
             }
+            open_faults.look(self);
             // Back from away it looks at the role first: to watch returns at once if there is something to do.
             if (faults || (watched && (stands_still || self.role.helper_may_watch())))
                 && let Some(work) = self.try_turn(self.now())
@@ -106,12 +109,13 @@ impl Node {
     }
 
     /// Turn the faults that wait into submissions.
-    pub(super) fn take_faults(&self) {
+    pub(super) fn take_faults(&self, open: &mut Faults) {
         let Some(tracker) = &self.tracker else { return };
         let mut faults = Vec::new();
         let read = tracker.faults(&mut faults);
         // What was read before it failed nobody will read again.
         for fault in faults {
+            open.add(&fault);
             let request = Request::Fault { array: fault.array, page: fault.page, access: fault.access };
             self.leave_to_holder(Submission { request, completion: None, keep: None });
         }
@@ -127,12 +131,14 @@ impl Node {
             // A core that cannot be had (a container's set) leaves the thread where the kernel puts it.
             let _ = oikaze_os::cpu::pin_to_core(core);
         }
+        let mut open_faults = Faults::default();
         while !self.closing.load(Ordering::SeqCst) {
             let look = || {
                 let faults = self.tracker.as_ref().is_some_and(|_| self.poll(&self.helper, false, true, Duration::ZERO));
                 if faults {
-                    self.take_faults();
+                    self.take_faults(&mut open_faults);
                 }
+                open_faults.look(self);
                 self.closing.load(Ordering::SeqCst).then_some(())
             };
             self.wait(None, look);

@@ -1,6 +1,7 @@
 //! Leaving the job in order (END-1.2, END-1.3): tell the others, wait for them, say for whom this waits.
 
 use super::Node;
+use super::WaitSubject;
 use super::outcomes::ranks;
 use crate::Result;
 use crate::engine::{Request, Value};
@@ -45,10 +46,11 @@ impl Node {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let quiet = begun.checked_add(LEAVE_QUIET);
         let until = [deadline, quiet].into_iter().flatten().min();
-        let mut outcome = self.wait(until, &mut ready);
+        let subject = || WaitSubject::Collective("leave".into());
+        let mut outcome = self.wait_on(&subject, until, &mut ready);
         if outcome.is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             self.say_who_is_waited_for();
-            outcome = self.wait(deadline, &mut ready);
+            outcome = self.wait_on(&subject, deadline, &mut ready);
         }
         let is_late = outcome.is_none();
         let what = || match self.active_nodes() {

@@ -24,6 +24,7 @@ mod tests;
 mod turnstile;
 mod waiters;
 mod waiting;
+mod waits;
 mod watch;
 mod ways;
 
@@ -32,6 +33,7 @@ pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
 pub(crate) use waiters::Waiters;
 pub use waiting::{EngineMode, Waiting, Wish};
+pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 pub(crate) use ways::Way;
 
 use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Untaken, Work};
@@ -93,6 +95,7 @@ pub(crate) struct Node {
     guards: Arc<LiveGuards>,
     start: Instant,
     waiting: Waiting,
+    waits: Arc<Waits>,
     spinning: Spinning,
     /// Knows, for a node that a launcher started, why another one ended.
     bootstrap: Arc<dyn Bootstrap>,
@@ -115,7 +118,7 @@ impl Node {
         mut engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
         tracker: Option<Arc<dyn Tracker>>,
-        waiting: Waiting,
+        (waiting, waits): (Waiting, Arc<Waits>),
         start: Instant,
         bootstrap: Arc<dyn Bootstrap>,
         publisher: Publisher,
@@ -152,6 +155,7 @@ impl Node {
             guards,
             start,
             waiting,
+            waits,
             spinning: Spinning::new(waiting.spin),
             bootstrap,
             failed: AtomicBool::new(false),
@@ -164,6 +168,7 @@ impl Node {
             left: AtomicBool::new(false),
             helper_thread: Mutex::new(None),
         });
+        node.waits.set_node(&node);
         let helper = helper::spawn(Arc::clone(&node)).map_err(|error| Error::system("starting the helper thread", error))?;
         *lock(&node.helper_thread) = Some(helper);
         Ok(node)
@@ -221,7 +226,7 @@ impl Node {
             let next = self.due(engine);
             self.collect(engine);
             rung.set(rung.get() | engine.take_rung());
-            self.publisher.look(engine, self.mailbox.len(), now);
+            self.publisher.look(engine, self.mailbox.len(), now, || self.waits.board_text());
             total.add(work);
             (work, next.unwrap_or(Time(u64::MAX)))
         };
@@ -284,6 +289,12 @@ impl Node {
         fence(Ordering::SeqCst);
         self.driver.wake();
         self.helper.wake();
+    }
+
+    /// Every thread that waits looks at once, and sees that it is to say what it waits for.
+    fn wake_for_question(&self) {
+        self.role.wake_all();
+        self.wake_sleepers();
     }
 
     fn wake_waiters(&self, settled: bool) {
@@ -365,7 +376,11 @@ impl Node {
             }
             self.mailbox.enlist(missing).into_iter().for_each(|read| self.tell(read));
             let there = || (self.mailbox.len() >= missing).then_some(());
-            is_late = !matches!(self.wait_quietly(deadline, || self.next_or_loss(None, Needs::Messages, there)), Some(Ok(())));
+            let subject = || WaitSubject::Message { from: None, count: missing };
+            is_late = !matches!(
+                self.wait_quietly(&subject, deadline, || self.next_or_loss(None, Needs::Messages, there)),
+                Some(Ok(()))
+            );
             self.mailbox.delist();
         }
     }
@@ -399,6 +414,7 @@ impl Node {
             return;
         }
         self.closing.store(true, Ordering::SeqCst);
+        self.waits.close();
         self.driver.event.signal();
         self.helper.event.signal();
         if let Some(helper) = lock(&self.helper_thread).take()

@@ -1,21 +1,26 @@
 //! How what was asked for ends: waiting for it, and the errors that a program is handed.
 
-use super::Node;
+use super::{Node, WaitSubject};
 use crate::engine::{Completion, Failure, Request, Value};
 use crate::{Error, Result};
 use oikaze_protocol::Rank;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// Maximum time that an error of a wait which took too long spends on asking other nodes why. A shorter wait asks for no longer
+/// than it lasted, so that a program may poll with short limits.
+const CAUSE_TIME: Duration = Duration::from_millis(500);
+
 impl Node {
     /// Wait for an outcome.
     pub fn outcome(&self, what: &dyn std::fmt::Display, completion: &Completion, limit: Option<Duration>) -> Result<Value> {
-        self.outcome_of(what, || completion.outcome(), limit)
+        self.outcome_of(&|| WaitSubject::other(what.to_string()), what, || completion.outcome(), limit)
     }
 
-    /// Wait for an outcome, wherever it appears.
+    /// Wait for an outcome, wherever it appears. A wait that lasts is explained as one for `subject`.
     pub fn outcome_of(
         &self,
+        subject: &dyn Fn() -> WaitSubject,
         what: &dyn std::fmt::Display,
         mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
         limit: Option<Duration>,
@@ -25,7 +30,7 @@ impl Node {
             return outcome.map_err(|failure| self.failure(what, failure));
         }
         let begun = Instant::now();
-        let outcome = self.wait(limit.and_then(|limit| begun.checked_add(limit)), ready);
+        let outcome = self.wait_on(subject, limit.and_then(|limit| begun.checked_add(limit)), ready);
         self.awaited(|| what.to_string(), begun, outcome)
     }
 
@@ -44,23 +49,34 @@ impl Node {
         }
     }
 
-    /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, node 0 knows who
+    /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, the error says who
     /// is late.
     pub fn collective(&self, what: &str, request: Request, limit: Option<Duration>) -> Result<Value> {
         self.look_at_handlers_soon();
         let completion = self.submit(request, None);
-        let late = |waited| {
-            let what = match self.with_engine(|engine| (engine.rank(), engine.coherence().late())) {
-                (0, late) if !late.is_empty() => format!("{what}, to which node {} has not come", ranks(&late)),
-                (0, _) => what.to_owned(),
-                _ => format!("{what} (node 0 tells who has not come)"),
-            };
-            Error::Timeout { what, waited }
-        };
-        self.outcome(&what, &completion, limit).map_err(|error| match error {
-            Error::Timeout { waited, .. } => late(waited),
+        let subject = || WaitSubject::Collective(what.to_owned());
+        self.outcome_of(&subject, &what, || completion.outcome(), limit).map_err(|error| self.explain_timeout(error, &subject()))
+    }
+
+    /// Adds to the error of a wait that took too long why it did (MEM-21.4).
+    pub fn explain_timeout(&self, error: Error, subject: &WaitSubject) -> Error {
+        match error {
+            Error::Timeout { what, waited } => {
+                let cause = self.waits.cause(subject, waited.min(CAUSE_TIME));
+                Error::Timeout { what: format!("{what} ({cause})"), waited }
+            }
             other => other,
-        })
+        }
+    }
+
+    /// A thread of this node holds a lock of the job from now on.
+    pub fn took_lock(&self, number: u64) {
+        self.waits.took_lock(number);
+    }
+
+    /// This node gives a lock of the job back.
+    pub fn gave_lock_back(&self, number: u64) {
+        self.waits.gave_lock_back(number);
     }
 
     /// The error of an operation that failed, with the launcher's reason if a node is lost.

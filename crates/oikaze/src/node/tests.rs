@@ -42,7 +42,9 @@ fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
     let link: Box<dyn Link> = Box::new(UdpLink::bind(&Bind::default()).unwrap());
     let engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
     let job = Arc::new(Alone::new(Settings::default()).unwrap());
-    let node = Node::start(engine, submissions, tracker, WAITING, Instant::now(), job, Publisher::nothing()).unwrap();
+    let node =
+        Node::start(engine, submissions, tracker, (WAITING, Waits::new(job.clone())), Instant::now(), job, Publisher::nothing())
+            .unwrap();
     node.closing.store(true, Ordering::SeqCst);
     node.helper.event.signal();
     lock(&node.helper_thread).take().unwrap().join().unwrap();
@@ -168,7 +170,7 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
     // As long as somebody is in, what was submitted stays to be seen.
     let held = node.engine.enter();
     std::thread::scope(|threads| {
-        threads.spawn(|| node.take_faults());
+        threads.spawn(|| node.take_faults(&mut waits::Faults::default()));
         while node.submissions.is_empty() {
             std::thread::yield_now();
         }

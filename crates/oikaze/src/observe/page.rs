@@ -3,6 +3,7 @@
 use super::words::{Reader, Row};
 use crate::Rank;
 use crate::engine::{Counters, Engine};
+use crate::node::BOARD_BYTES;
 use oikaze_os::board::Layout;
 use oikaze_os::link::{self, Link};
 use oikaze_protocol::coherence::Pages;
@@ -19,9 +20,11 @@ pub const BOARD: &str = "oikaze-statistics";
 const FORMAT: u64 = 2;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
+/// Words of the text about waits.
+const WAITS_WORDS: usize = BOARD_BYTES / 8;
 const HISTOGRAM_WORDS: usize = 2 + Histogram::BUCKETS.div_ceil(2);
 const NODE_WORDS: usize =
-    7 + PROGRAM_WORDS + Counters::COUNT + LinkCounters::COUNT + coherence::Statistics::COUNT + Refusals::COUNT;
+    7 + PROGRAM_WORDS + WAITS_WORDS + Counters::COUNT + LinkCounters::COUNT + coherence::Statistics::COUNT + Refusals::COUNT;
 const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
 /// The layout of the board of a node in a job of so many: the node's own record, then one for each rank.
@@ -264,6 +267,8 @@ pub struct NodePage {
     pub operations: u64,
     /// Messages for the program that have not been read.
     pub mail: u64,
+    /// Waits of its threads that last (MEM-21.3), the longest first; empty if there is none.
+    pub waits: String,
     /// The engine's counters.
     pub engine: Counters,
     /// The link's counters.
@@ -280,6 +285,7 @@ impl NodePage {
         row.put(u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX));
         row.all(&[self.operations, self.mail]);
         row.text(&self.program, PROGRAM_WORDS);
+        row.text(&self.waits, WAITS_WORDS);
         row.all(&self.engine.values());
         row.all(&self.link.values());
         row.all(&self.coherence.values());
@@ -298,6 +304,7 @@ impl NodePage {
             operations,
             mail,
             program: row.text(PROGRAM_WORDS)?,
+            waits: row.line(WAITS_WORDS)?,
             engine: Counters::from_values(row.all()?),
             link: LinkCounters::from_values(row.all()?),
             coherence: coherence::Statistics::from_values(row.all()?),

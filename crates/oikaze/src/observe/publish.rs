@@ -71,11 +71,11 @@ impl Publisher {
     }
 
     /// After a turn: write if it is time. Costs a load and a comparison otherwise.
-    pub fn look<L: Link, P: Pages>(&self, engine: &mut Engine<L, P>, mail: usize, now: Time) {
+    pub fn look<L: Link, P: Pages>(&self, engine: &mut Engine<L, P>, mail: usize, now: Time, waits: impl FnOnce() -> String) {
         if now.0 >= self.next.load(Ordering::Relaxed) {
             self.next.store((now + SHOWN_EVERY).0, Ordering::Relaxed);
             if let Some(writer) = &mut *self.board.lock().unwrap_or_else(PoisonError::into_inner) {
-                writer.write(engine, mail, now);
+                writer.write(engine, mail, now, waits());
             }
         }
     }
@@ -107,7 +107,7 @@ impl Writer {
         writer
     }
 
-    pub fn write<L: Link, P: Pages>(&mut self, engine: &mut Engine<L, P>, mail: usize, now: Time) {
+    pub fn write<L: Link, P: Pages>(&mut self, engine: &mut Engine<L, P>, mail: usize, now: Time, waits: String) {
         let nodes = self.identity.nodes;
         for _ in 0..nodes.min(SHOWN_PEERS) {
             let rank = self.next;
@@ -118,6 +118,7 @@ impl Writer {
             at: Duration::from_nanos(now.0),
             operations: engine.in_flight() as u64,
             mail: mail as u64,
+            waits,
             engine: engine.counters(),
             link: engine.link().statistics().into(),
             coherence: *engine.coherence().statistics(),

@@ -23,8 +23,8 @@ fn histogram() -> impl Strategy<Value = Histogram> {
 fn node() -> impl Strategy<Value = NodePage> {
     let place = (1..=limits::NODES_MAX).prop_flat_map(|nodes| (0..nodes, Just(nodes)));
     let totals = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-    (any::<u32>(), place, "[!-~]{0,40}", totals, counts(), counts(), counts(), counts()).prop_map(
-        |(job, (rank, nodes), program, (started, at, operations, mail), engine, link, coherence, refusals)| NodePage {
+    (any::<u32>(), place, ("[!-~]{0,40}", "[ -~]{0,500}"), totals, counts(), counts(), counts(), counts()).prop_map(
+        |(job, (rank, nodes), (program, waits), (started, at, operations, mail), engine, link, coherence, refusals)| NodePage {
             job,
             rank,
             nodes,
@@ -33,6 +33,7 @@ fn node() -> impl Strategy<Value = NodePage> {
             at: Duration::from_nanos(at),
             operations,
             mail,
+            waits: waits.chars().take(384).collect(),
             engine: Counters::from_values(engine),
             link: LinkCounters::from_values(link),
             coherence: coherence::Statistics::from_values(coherence),
@@ -85,6 +86,7 @@ proptest! {
         if let Some(node) = NodePage::read(Reader(words.iter())) {
             prop_assert!(node.rank < node.nodes && node.nodes <= limits::NODES_MAX);
             prop_assert!(node.program.bytes().all(|byte| byte.is_ascii_graphic()));
+            prop_assert!(node.waits.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
         }
         if let Some(peer) = PeerPage::read(Reader(words.iter())) {
             let _ = (peer.settle.percentile(9990), peer.round_trip.since(&peer.settle).len(), peer.state.name());

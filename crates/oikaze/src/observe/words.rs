@@ -69,12 +69,21 @@ impl Reader<'_> {
 
     /// Only what can be shown on a terminal without harm.
     pub fn text(&mut self, words: usize) -> Option<String> {
+        self.shown(words, |byte| byte.is_ascii_graphic())
+    }
+
+    /// As [`Reader::text`], of several words: with spaces.
+    pub fn line(&mut self, words: usize) -> Option<String> {
+        self.shown(words, |byte| byte.is_ascii_graphic() || byte == b' ')
+    }
+
+    fn shown(&mut self, words: usize, is_safe: impl Fn(u8) -> bool) -> Option<String> {
         let mut bytes = Vec::new();
         for _ in 0..words {
             bytes.extend(self.take()?.to_le_bytes());
         }
         let shown = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        let safe = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
+        let safe = |byte: &u8| if is_safe(*byte) { char::from(*byte) } else { '?' };
         Some(shown.iter().map(safe).collect())
     }
 

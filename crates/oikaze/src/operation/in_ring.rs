@@ -67,7 +67,7 @@ impl InRing<'_> {
     fn wait_longer<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
         let what = &self.what();
         let outcome = match self.way.node() {
-            Some(node) => node.outcome_of(what, || self.outcome(), limit),
+            Some(node) => node.outcome_of(&|| what.subject(), what, || self.outcome(), limit),
             None => self.outcome().unwrap_or(Err(Failure::Left)).map_err(|failure| Error::failed(what.to_string(), failure)),
         };
         let failed = |error: Error| {

@@ -4,7 +4,7 @@ mod in_ring;
 
 use crate::completion::{CompletionQueue, Counter};
 use crate::engine::{Completion, Request, Sink, Value};
-use crate::node::{Node, Way};
+use crate::node::{Node, WaitSubject, Way};
 use crate::{Error, Result};
 use in_ring::InRing;
 use oikaze_os::hazard::{Guest, Host};
@@ -118,6 +118,13 @@ impl What {
     }
 }
 
+impl What {
+    /// What a thread waits for that waits for the operation's end.
+    pub(crate) fn subject(&self) -> WaitSubject {
+        WaitSubject::Operation { what: self.to_string(), peer: Some(self.peer) }
+    }
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, len, peer, at } = self;
@@ -189,7 +196,7 @@ impl Begun {
                     completion.take_failure();
                     error.of_unknown_fate(what.fate())
                 };
-                node.outcome(&what, completion, limit).map_err(failed)?
+                node.outcome_of(&|| what.subject(), &what, || completion.outcome(), limit).map_err(failed)?
             }
         };
         T::from_value(value).ok_or_else(|| Error::invalid(self.what().to_string(), "the outcome is of another kind (a defect)"))

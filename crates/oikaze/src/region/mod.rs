@@ -105,6 +105,11 @@ impl LocalRegion {
         self.inner.registered.key
     }
 
+    /// Name under which it is published.
+    fn name(&self) -> Option<String> {
+        self.inner.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The name was not given to this region after all.
     pub(crate) fn forget_name(&self) {
         self.inner.take_name();

@@ -2,7 +2,7 @@
 
 use super::{Inner, LocalRegion};
 use crate::engine::Failure;
-use crate::node::RealEngine;
+use crate::node::{RealEngine, WaitSubject};
 use crate::{Error, RegionId, Result};
 use oikaze_os::memory::{Holder, MemoryError, Region};
 use oikaze_protocol::rma::{Published, Rights};
@@ -201,7 +201,8 @@ impl LocalRegion {
         // Who else counts the region may be a clone; looking through the operations in flight takes longer.
         let unused = || Arc::strong_count(&self.inner) == 2 || !node.with_engine(|engine| engine.is_kept(&holder));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let _: Option<()> = node.wait(deadline, || unused().then_some(()));
+        let subject = || WaitSubject::other("operations that use a region to end before it is deregistered");
+        let _: Option<()> = node.wait_on(&subject, deadline, || unused().then_some(()));
     }
 
     /// What has not ended in time is cancelled, in the same entry as that which ends the registration: nothing gets in between.

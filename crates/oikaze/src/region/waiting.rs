@@ -3,7 +3,7 @@
 use super::{Inner, LocalRegion};
 use crate::Result;
 use crate::engine::Failure;
-use crate::node::{Needs, next_or_end};
+use crate::node::{LongWait, Needs, WaitSubject, next_or_end};
 use oikaze_os::cpu::between_looks;
 use oikaze_os::memory::{MemoryError, RegionKind};
 use oikaze_protocol::Rank;
@@ -40,6 +40,8 @@ impl LocalRegion {
         node.check_process(|| format!("waiting for the word at offset {offset} of a region"))?;
         let limit = limit.or(*of_job);
         let (mut begun, mut changes) = (None, 0);
+        let subject = || WaitSubject::Word { offset, region: self.name(), by };
+        let mut long = None;
         let mut word = region.load_u64(offset)?;
         // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
         while !until(word) {
@@ -61,18 +63,27 @@ impl LocalRegion {
                 word = now;
                 continue;
             }
-            word = self.wait_for_change(by, offset, word, *begun.get_or_insert_with(Instant::now), limit)?;
+            let begun = *begun.get_or_insert_with(Instant::now);
+            let long = long.get_or_insert_with(|| self.inner.node.long_wait(&subject));
+            word = self.wait_for_change(by, offset, word, (begun, long), limit)?;
         }
         Ok(word)
     }
 
     /// Wait by driving the engine, or by sleeping. (Apart, so that who needs neither does not bear what this takes.)
     #[inline(never)]
-    fn wait_for_change(&self, by: Option<Rank>, offset: u64, word: u64, begun: Instant, limit: Option<Duration>) -> Result<u64> {
+    fn wait_for_change(
+        &self,
+        by: Option<Rank>,
+        offset: u64,
+        word: u64,
+        (begun, long): (Instant, &mut LongWait<'_>),
+        limit: Option<Duration>,
+    ) -> Result<u64> {
         let Inner { node, region, .. } = &*self.inner;
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-        let word = node.wait(deadline, || next_or_end(changed, || self.nobody_changes_it(by)));
+        let word = node.wait_within(long, deadline, || next_or_end(changed, || self.nobody_changes_it(by)));
         self.awaited(offset, begun, word)
     }
 

@@ -2,6 +2,7 @@
 
 use super::Peer;
 use crate::engine::{Failure, Request};
+use crate::node::WaitSubject;
 use crate::operation::{Operation, Verb, What};
 use crate::region::{NAMELESS, RemoteId};
 use crate::{Error, Job, Result, Rights};
@@ -85,6 +86,8 @@ impl RemoteFifo {
         let limit = limit.or(self.peer.limit);
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let mut pause = PUSH_PAUSE_MIN;
+        let subject = || WaitSubject::Push { fifo: self.name.to_string(), owner: self.peer.rank };
+        let mut long = self.peer.node.long_wait(&subject);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let was_leaving = self.peer.node.is_leaving(self.peer.rank);
@@ -103,7 +106,7 @@ impl RemoteFifo {
                     let answer = limit.map_or(ANSWER_TIME, |limit| ANSWER_TIME.min(limit / 2));
                     let last = deadline.and_then(|deadline| deadline.checked_sub(answer));
                     let over = again.zip(last).is_some_and(|(again, last)| again > last);
-                    let _: Option<()> = self.peer.node.wait(if over { deadline } else { again }, || None);
+                    let _: Option<()> = self.peer.node.wait_within(&mut long, if over { deadline } else { again }, || None);
                     if over {
                         return Err(error.after(begun.elapsed()));
                     }

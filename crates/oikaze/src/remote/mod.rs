@@ -18,7 +18,7 @@ pub use region::RemoteRegion;
 pub use words::RemoteWord;
 
 use crate::engine::{Completion, Failure, Keep, Request, Value};
-use crate::node::{Node, Way};
+use crate::node::{Node, WaitSubject, Way};
 use crate::observe::page::PeerPage;
 use crate::operation::{Begun, Operation, Verb, What};
 use crate::region::RegionSlice;
@@ -88,11 +88,13 @@ impl Peer {
         let begun = Instant::now();
         let limit = self.limit.unwrap_or(PUBLISH_TIME);
         let mut unknown = None;
+        let subject = || WaitSubject::Name { name: name.to_owned(), owner: self.rank };
+        let mut long = self.node.long_wait(&subject);
         loop {
             let left = limit.saturating_sub(begun.elapsed());
             let was_leaving = self.node.is_leaving(self.rank);
             let completion = self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
-            match self.node.outcome(&what, &completion, Some(left)) {
+            match self.node.outcome_of(&subject, &what, || completion.outcome(), Some(left)) {
                 Ok(Value::Region(published)) => return Ok(published),
                 Ok(_) => return Err(Error::invalid(what, "the answer is of another kind (a defect)")),
                 // What a leaving node has not published, it never will (END-2.3).
@@ -101,7 +103,8 @@ impl Peer {
                 }
                 Err(error) if is_unknown_name(&error) && !left.is_zero() => {
                     unknown = Some(error);
-                    let _: Option<()> = self.node.wait(Instant::now().checked_add(left.min(ASK_AGAIN)), || None);
+                    let _: Option<()> =
+                        self.node.wait_within(&mut long, Instant::now().checked_add(left.min(ASK_AGAIN)), || None);
                 }
                 // The last answer says more than that there was no other in the time left.
                 Err(timeout @ Error::Timeout { .. }) => return Err(unknown.unwrap_or(timeout).after(limit)),
@@ -168,7 +171,15 @@ impl Peer {
     pub fn flush(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: Some(self.rank) }, None);
         self.node
-            .outcome(&format_args!("waiting for all operations to node {} to end", self.rank), &completion, self.limit)
+            .outcome_of(
+                &|| WaitSubject::Operation {
+                    what: format!("all operations to node {} to end", self.rank),
+                    peer: Some(self.rank),
+                },
+                &format_args!("waiting for all operations to node {} to end", self.rank),
+                || completion.outcome(),
+                self.limit,
+            )
             .and_then(|_| self.node.report_untaken(Some(self.rank)))
     }
 

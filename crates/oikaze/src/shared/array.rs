@@ -2,7 +2,7 @@
 
 use super::{ReadGuard, WriteGuard};
 use crate::engine::{Failure, Request, Value};
-use crate::node::Node;
+use crate::node::{Node, WaitSubject};
 use crate::{Error, Result};
 use bytemuck::Pod;
 use oikaze_os::memory::shared::{SharedMemory, Tracker};
@@ -236,7 +236,9 @@ impl<T: Element> SharedArray<T> {
         }
         let completion = self.node.submit(Request::Touch { array, pages: pages.clone(), access }, None);
         let what = format_args!("fetching pages {}..{} of array \"{}\"", pages.start, pages.end, self.name).to_string();
-        self.node.outcome(&what, &completion, self.limit).map(drop)
+        let home = self.homes.home(pages.start, self.memory.pages(), self.nodes);
+        let subject = || WaitSubject::Operation { what: what.clone(), peer: (pages.end - pages.start == 1).then_some(home) };
+        self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit).map(drop)
     }
 }
 

@@ -41,7 +41,7 @@ fn a_barrier_that_one_node_does_not_come_to() {
     });
     for (rank, (outcome, left)) in outcomes.into_iter().enumerate() {
         if rank != 1 {
-            let who = ["to which node 1 has not come", "node 0 tells"][usize::from(rank > 0)];
+            let who = ["node 1 has not come", "only node 0 knows who has not come"][usize::from(rank > 0)];
             failure(outcome, &["barrier", who, "not done after", "OIKAZE_TIMEOUT"]);
         }
         // COH-6.9: nodes leave together, whatever each has called before.

@@ -63,6 +63,12 @@ impl Coherence {
         (0..self.nodes).filter(|rank| !arrivals.is_empty() && !arrivals.contains_key(rank)).collect()
     }
 
+    /// Nodes that have come to the collective that rank 0 gathers, in rank order; empty on other ranks.
+    #[must_use]
+    pub fn gathered(&self) -> Vec<Rank> {
+        self.gather.arrivals.keys().copied().collect()
+    }
+
     /// All are here: what everybody knows from now on, and for each node the pages that it does not know to be old (COH-6.4).
     fn let_go(&mut self) {
         let arrivals = core::mem::take(&mut self.gather.arrivals);

@@ -50,7 +50,9 @@ impl Locks {
 }
 
 impl Coherence {
-    pub(super) fn manager(&self, lock: u64) -> Rank {
+    /// Rank of the node that manages this lock.
+    #[must_use]
+    pub fn manager(&self, lock: u64) -> Rank {
         (lock % u64::from(self.nodes.max(1))) as Rank
     }
 

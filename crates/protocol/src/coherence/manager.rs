@@ -53,6 +53,17 @@ enum Broken {
     Unfit(Rank),
 }
 
+/// State of one lock, as its manager knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockView {
+    /// Node that the lock was granted to.
+    pub holder: Option<Rank>,
+    /// Node whose request is the oldest.
+    pub first: Option<Rank>,
+    /// Number of requests that wait.
+    pub waiting: usize,
+}
+
 /// The locks that this node manages.
 #[derive(Debug)]
 pub(super) struct Managed {
@@ -190,6 +201,17 @@ impl Coherence {
             let head = Headline::Grant { lock, request: next.request, epoch };
             self.post(next.rank, Class::Unordered, head, body.0, Purpose::Grant(lock));
         }
+    }
+
+    /// Describes a lock that this node manages; `None` if another node manages it.
+    #[must_use]
+    pub fn lock_view(&self, lock: u64) -> Option<LockView> {
+        let view = |lock: &Lock| LockView {
+            holder: lock.holder.map(|(rank, _)| rank),
+            first: lock.queue.front().map(|waiting| waiting.rank),
+            waiting: lock.queue.len(),
+        };
+        (self.manager(lock) == self.me).then(|| self.managed.locks.get(&lock).map(view).unwrap_or_default())
     }
 
     /// A collective is over: a past that everybody knows need not be told by any lock (COH-7.6).

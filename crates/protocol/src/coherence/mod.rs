@@ -24,6 +24,7 @@ mod types;
 pub use agreement::REDUCE_MAX;
 pub use array::ARRAY_PAGES_MAX;
 pub use fetch::FETCH_RUN_MAX;
+pub use manager::LockView;
 pub use pages::{Access, ArrayId, Pages};
 pub use post::CONTROL_MAX;
 pub use statistics::Statistics;
@@ -198,6 +199,13 @@ impl Coherence {
     pub fn touch(&mut self, array: ArrayId, range: Range<u64>, access: Access, token: Token, pages: &mut dyn Pages) {
         self.begin_touch(array, range, access, token);
         self.settle(pages);
+    }
+
+    /// Home of a page that has been asked for and is not here yet.
+    #[must_use]
+    pub fn fetching_from(&self, array: ArrayId, page: u64) -> Option<Rank> {
+        let known = self.arrays.get(array as usize).filter(|array| array.contains(page, 1))?;
+        (known.state(page) == array::State::Fetching).then(|| known.home(page))
     }
 
     /// Are all these pages valid for `access` at this moment?

@@ -71,6 +71,7 @@ pub struct Order {
     fault: Option<String>,
     checksum: Option<String>,
     congestion: Option<String>,
+    explain_after_ms: Option<u64>,
     keep_going: bool,
     /// The secret goes into the nodes' environment.
     pub secret_in_environment: bool,
@@ -104,6 +105,7 @@ impl Order {
             fault: settings.fault.clone(),
             checksum: settings.checksum.map(|checksum| checksum.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
+            explain_after_ms: settings.explain_after.map(milliseconds),
             keep_going: settings.keep_going,
             secret_in_environment: false,
             program: Vec::new(),
@@ -130,8 +132,9 @@ impl Order {
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();
+        let explain_after = self.explain_after_ms.map(Duration::from_millis);
         let keep_going = self.keep_going;
-        let settings = Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going };
+        let settings = Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going, explain_after };
         Some((Secret::from_hex(&self.secret)?, settings))
     }
 }

@@ -1,0 +1,288 @@
+//! Waits that last explain themselves (MEM-21): real nodes that wait for something that never comes. Each test reads the nodes'
+//! standard error until the explanation is there, and then ends the job.
+
+mod support;
+use oikaze::{Class, Job, Region, Rights};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Stdio};
+use support::*;
+
+/// Set for nodes.
+const NODE: &str = "WAITS_TEST_NODE";
+/// What a node does.
+const CASE: &str = "WAITS_TEST_CASE";
+/// Number of elements in one page of an array.
+const PAGE_ELEMENTS: usize = 512;
+
+/// Stays outside Oikaze until the test ends the job.
+fn stay_away() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A node of the job, run by the launcher that a test below started.
+#[test]
+#[ignore = "a node, started by the other tests"]
+fn node() {
+    if std::env::var_os(NODE).is_none() {
+        return eprintln!("skipped: run by the other tests only");
+    }
+    let case = std::env::var(CASE).unwrap();
+    if case == "join" && std::env::var("OIKAZE_RANK").unwrap() == "1" {
+        stay_away();
+    }
+    let job = oikaze::join().unwrap();
+    match case.as_str() {
+        "timeout" | "silent" => println!("\nerror: {}", job.barrier_of_rank_0().unwrap_err()),
+        "lock-timeout" => println!("\nerror: {}", job.lock_of_rank_1().unwrap_err()),
+        _ => job.wait_for_ever(&case),
+    }
+    // Not left: the other node does not either.
+    std::process::exit(0);
+}
+
+/// Cases, by what rank 0 and rank 1 do in them.
+trait Cases {
+    fn wait_for_ever(&self, case: &str);
+    fn barrier_of_rank_0(&self) -> oikaze::Result<()>;
+    fn lock_of_rank_1(&self) -> oikaze::Result<()>;
+}
+
+impl Cases for Job {
+    fn wait_for_ever(&self, case: &str) {
+        let (job, me) = (self, self.rank());
+        match (case, me) {
+            ("barrier", 0) | ("barrier-of-rank-1", 1) => job.barrier().unwrap(),
+            ("lock-held", _) => job.lock_of_rank_1().unwrap(),
+            ("lock-twice", 1) => {
+                let _held = job.lock(3).unwrap();
+                drop(job.lock(3).unwrap());
+            }
+            ("locks-crossed", me) => {
+                let _held = job.lock(u64::from(1 + me)).unwrap();
+                job.barrier().unwrap();
+                drop(job.lock(u64::from(2 - me)).unwrap());
+            }
+            ("lock-and-barrier", me) => {
+                let _held = (me == 0).then(|| job.lock(3).unwrap());
+                job.barrier().unwrap();
+                let _wanted = (me == 1).then(|| job.lock(3).unwrap());
+                job.barrier().unwrap();
+            }
+            ("message", 0) => drop(job.receive(Some(1), None).unwrap()),
+            ("word", 0) => {
+                let inbox = job.publish("inbox", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
+                inbox.wait_until_by(1, 8, None, |word| word > 0).unwrap();
+            }
+            ("name", 0) => drop(job.peer(1).unwrap().region("never").unwrap()),
+            ("pop", 0) => job.fifo("work", 4, 8).unwrap().pop(&mut Vec::new(), None).unwrap(),
+            ("push", 1) => {
+                let _fifo = job.fifo("work", 4, 8).unwrap();
+                stay_away();
+            }
+            ("push", 0) => {
+                let fifo = job.peer(1).unwrap().fifo("work").unwrap();
+                (0..9).for_each(|_| fifo.push(b"item", None).unwrap());
+            }
+            ("page", me) => {
+                let array = job.array::<u64>("grid", 2 * PAGE_ELEMENTS).unwrap();
+                if me == 1 {
+                    array.write(PAGE_ELEMENTS..2 * PAGE_ELEMENTS).unwrap()[0] = 7;
+                }
+                job.barrier().unwrap();
+                job.peer(0).unwrap().send(Class::Ordered, u64::from(std::process::id()), b"").wait().unwrap();
+                if me == 1 {
+                    stay_away();
+                }
+                let home = job.receive(Some(1), None).unwrap().tag;
+                kill(u32::try_from(home).unwrap(), 19);
+                let there = array.read_lazily(PAGE_ELEMENTS..2 * PAGE_ELEMENTS).unwrap();
+                println!("{}", there[0]);
+            }
+            _ => stay_away(),
+        }
+    }
+
+    fn barrier_of_rank_0(&self) -> oikaze::Result<()> {
+        if self.rank() == 1 {
+            stay_away();
+        }
+        self.barrier()
+    }
+
+    /// Rank 0 has the lock first, and keeps it.
+    fn lock_of_rank_1(&self) -> oikaze::Result<()> {
+        if self.rank() == 0 {
+            std::mem::forget(self.lock(3)?);
+            self.barrier()?;
+            stay_away();
+        }
+        self.barrier()?;
+        self.lock(3).map(drop)
+    }
+}
+
+/// A running job whose standard error is read.
+struct Waiting {
+    launcher: Child,
+    lines: BufReader<ChildStderr>,
+}
+
+impl Waiting {
+    fn start(case: &str, options: &[&str]) -> Waiting {
+        let mut command = oikaze(&["run", "-n", "2", "--explain-after", "0.2", "--failure-time", "60000", "--timeout", "50"]);
+        command.args(options).args(["--env", &format!("{CASE}={case}")]);
+        of_test_nodes(&mut command, NODE);
+        let mut launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(launcher.stderr.take().unwrap());
+        Waiting { launcher, lines }
+    }
+
+    /// The first line that contains all of `words`.
+    fn line(&mut self, words: &[&str]) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "no line with {words:?} in:\n{seen}");
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+            // A line about a wait that says something else would come again only after a minute.
+            assert!(!line.contains("has waited") || !line.contains(words[0]), "{line:?} lacks some of {words:?}");
+            seen += &line;
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+    }
+}
+
+fn explained(case: &str, words: &[&str]) {
+    Waiting::start(case, &[]).line(words);
+}
+
+/// MEM-21.1, 21.2.
+#[test]
+fn barrier_that_a_node_skips_names_it_and_what_it_does() {
+    let words =
+        ["[0] oikaze: node 0 has waited ", " s for barrier: node 1 has not come; node 1 computes: no call of Oikaze waits"];
+    explained("barrier", &words);
+    explained("barrier-of-rank-1", &["[1] oikaze: node 1 has waited ", " s for barrier: node 0 has not come; node 0 computes"]);
+}
+
+/// MEM-21.2.
+#[test]
+fn lock_that_is_never_released_names_its_holder() {
+    let words = ["[1] oikaze: node 1 has waited ", " s for lock 3: held by node 0 for ", ", which computes: ", "holds lock 3"];
+    explained("lock-held", &words);
+}
+
+/// MEM-21.2.
+#[test]
+fn lock_taken_twice_is_called_a_deadlock() {
+    explained("lock-twice", &["[1] oikaze: node 1 has waited ", " s for lock 3: held by this node itself for ", "(deadlock)"]);
+}
+
+/// MEM-21.2.
+#[test]
+fn locks_taken_in_crossed_order_are_called_a_deadlock() {
+    explained("locks-crossed", &["oikaze: node ", " has waited ", " s for lock ", ": held by node ", "form a cycle (deadlock)"]);
+}
+
+/// MEM-21.2.
+#[test]
+fn barrier_whose_late_node_waits_for_a_lock_names_the_lock_and_its_holder() {
+    let words =
+        ["[0] oikaze: node 0 has waited ", "for barrier: node 1 has not come; node 1 waits for lock 3 (", "held by node 0 for "];
+    explained("lock-and-barrier", &words);
+}
+
+/// MEM-21.1.
+#[test]
+fn message_word_name_and_fifo_that_never_come_name_the_node_that_could_bring_them() {
+    let cases = [
+        ("message", "a message from node 1: node 1 computes"),
+        ("word", "a change of the word at offset 8 of region \"inbox\" by node 1: node 1 computes"),
+        ("name", "node 1 to publish \"never\": node 1 computes"),
+        ("pop", "an element of FIFO \"work\": node 1 computes"),
+        ("push", "room in FIFO \"work\" of node 1: node 1 computes"),
+    ];
+    for (case, words) in cases {
+        explained(case, &["[0] oikaze: node 0 has waited ", &format!(" s for {words}: no call of Oikaze waits")]);
+    }
+}
+
+/// MEM-21.1.
+#[test]
+fn load_of_a_page_whose_home_is_stopped_names_page_and_home() {
+    let page = " s for page 1 of array \"grid\" from its home, node 1 (a load or store): node 1 does not say what it does";
+    explained("page", &["[0] oikaze: node 0 has waited ", page]);
+}
+
+/// MEM-21.1.
+#[test]
+fn join_without_all_nodes_names_those_that_are_missing() {
+    explained("join", &["[0] oikaze: node 0 has waited ", " s for node 1 to say where it can be reached: node 1 "]);
+}
+
+/// MEM-21.4.
+#[test]
+fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
+    for (case, words) in
+        [("timeout", "barrier (node 1 has not come; node 1 computes"), ("lock-timeout", "lock 3 (held by node 0 for ")]
+    {
+        let mut command = oikaze(&["run", "-n", "2", "--env", "OIKAZE_TIMEOUT=2000", "--env", &format!("{CASE}={case}")]);
+        of_test_nodes(&mut command, NODE);
+        let mut job = Running::start(&mut command);
+        let rank = if case == "timeout" { 0 } else { 1 };
+        let error = job.line(&format!("[{rank}] error: "));
+        assert!(error.starts_with(words) && error.contains("): not done after 2."), "{error}");
+    }
+}
+
+/// MEM-21.1: zero means never.
+#[test]
+fn explanations_that_are_switched_off_do_not_come() {
+    let options = ["--explain-after", "0", "--env", "OIKAZE_TIMEOUT=1500", "--env", &format!("{CASE}=silent")];
+    let mut command = oikaze(&[&["run", "-n", "2"][..], &options].concat());
+    of_test_nodes(&mut command, NODE);
+    command.args(["--skip", "nothing"]);
+    let mut launcher = command.stdin(Stdio::null()).spawn().unwrap();
+    let mut out = BufReader::new(launcher.stdout.take().unwrap()).lines();
+    assert!(out.any(|line| line.unwrap().starts_with("[0] error: barrier (node 1 has not come")), "no error");
+    kill(launcher.id(), 15);
+    let mut seen = BufReader::new(launcher.stderr.take().unwrap()).lines();
+    assert!(!seen.any(|line| line.unwrap().contains("has waited")));
+    launcher.wait().unwrap();
+}
+
+/// MEM-21.3.
+#[test]
+fn waits_that_last_are_shown_by_top() {
+    let job = Waiting::start("barrier", &[]);
+    let children = format!("/proc/{0}/task/{0}/children", job.launcher.id());
+    let nodes = || std::fs::read_to_string(&children).unwrap_or_default();
+    until("the wait is shown", || {
+        let (_, out, _) = finish(&mut oikaze(&["top", "--once", "--json"]));
+        let all: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        let shown = all["nodes"].as_array().into_iter().flatten().filter(|node| {
+            nodes().split_whitespace().any(|pid| node["pid"].as_u64().is_some_and(|shown| shown.to_string() == pid))
+        });
+        let waits: Vec<&str> = shown.filter_map(|node| node["waits"].as_str()).collect();
+        waits.iter().any(|waits| waits.contains(" s for barrier: node 1 has not come; node 1 computes"))
+    });
+    let (_, text, _) = finish(&mut oikaze(&["top", "--once"]));
+    assert!(text.contains("; waits ") && text.contains(" s for barrier: node 1 has not come"), "{text}");
+}
+
+/// A wait for which nothing is missing is not explained.
+#[test]
+fn quick_job_prints_no_explanation() {
+    let (status, _, err) = finish(&mut oikaze(&["run", "-n", "2", "--", OIKAZE, "hello"]));
+    assert_eq!((status, err.contains("has waited")), (Some(0), false), "{err}");
+}

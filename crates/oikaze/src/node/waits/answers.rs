@@ -1,0 +1,172 @@
+//! Answers to questions about this node, and questions to other nodes ([`Bootstrap::ask_node`](crate::job::Bootstrap::ask_node)).
+
+use super::cause::{COLLECTIVE, DOING, Facts, HOLDS, LOCK, NOT_HELD, thread_text};
+use super::{Node, WaitSubject, Waits, lock};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::LockView;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long an answer waits for threads of this node to say what they wait for: they look at the clock at least ten times a
+/// second.
+const REGISTER_TIME: Duration = Duration::from_millis(150);
+/// After the first thread has said so, the others get this long.
+const REGISTER_MORE: Duration = Duration::from_millis(10);
+/// Maximum number of waits, and of locks, that an answer contains.
+const SHOWN_MAX: usize = 3;
+/// Maximum number of late nodes in an answer.
+const LATE_MAX: usize = 32;
+/// Longest time that one question takes.
+const ASK_TIME: Duration = Duration::from_millis(700);
+
+impl Waits {
+    /// Answers a question from what this node knows. Asks nobody, so that no two nodes wait for each other's answer.
+    pub(super) fn answer(&self, question: &str) -> String {
+        let number = |prefix: &str| question.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok());
+        if question == DOING {
+            self.doing()
+        } else if question == COLLECTIVE {
+            self.with_node(|node| node.with_engine(|engine| (engine.coherence().late(), engine.coherence().gathered())))
+                .map_or_else(|| "is joining".to_owned(), |(late, arrived)| collective_answer(&late, &arrived))
+        } else if let Some(number) = number(LOCK) {
+            self.with_node(|node| node.with_engine(|engine| engine.coherence().lock_view(number)))
+                .flatten()
+                .map_or_else(|| "is another node's to manage".to_owned(), lock_answer)
+        } else if let Some(number) = number(HOLDS) {
+            let held = lock(&self.held);
+            held.iter().find(|held| held.lock == number).map_or_else(
+                || NOT_HELD.to_owned(),
+                |held| format!("for {:.1} s {}", held.since.elapsed().as_secs_f64(), thread_text(&held.thread)),
+            )
+        } else {
+            "does not understand the question".to_owned()
+        }
+    }
+
+    /// What `look` sees of the node, if its engine runs.
+    pub(super) fn with_node<T>(&self, look: impl FnOnce(&Arc<Node>) -> T) -> Option<T> {
+        self.node.get()?.upgrade().map(|node| look(&node))
+    }
+
+    /// Predicate of "node 2 …": what its threads wait for, and which locks it holds.
+    fn doing(&self) -> String {
+        if self.is_closed() {
+            return "has left the job".to_owned();
+        }
+        self.let_waits_register();
+        let mut waits = lock(&self.entries).waits.clone();
+        waits.sort_by_key(|wait| wait.begun);
+        let text = |wait: &Arc<super::Wait>| format!("waits for {} ({:.1} s)", wait.subject, wait.begun.elapsed().as_secs_f64());
+        let mut parts: Vec<String> = waits.iter().take(SHOWN_MAX).map(text).collect();
+        if waits.len() > SHOWN_MAX {
+            parts.push(format!("{} more threads wait", waits.len() - SHOWN_MAX));
+        }
+        // Rank 0 and managers of locks know more than that they wait.
+        let is_collective = |wait: &Arc<super::Wait>| matches!(wait.subject, WaitSubject::Collective(_));
+        if waits.iter().any(is_collective)
+            && let Some(late) = self.with_node(|node| node.with_engine(|engine| engine.coherence().late()))
+            && !late.is_empty()
+        {
+            let has = if late.len() == 1 { "has" } else { "have" };
+            parts.push(format!("{} {has} not come", super::subject::nodes_text(&late, late.len())));
+        }
+        if parts.is_empty() {
+            parts.push(match self.node.get() {
+                Some(_) => "computes: no call of Oikaze waits".to_owned(),
+                None => "is joining the job".to_owned(),
+            });
+        }
+        let held = lock(&self.held);
+        let locks: Vec<String> = held.iter().take(SHOWN_MAX).map(|held| held.lock.to_string()).collect();
+        if !locks.is_empty() {
+            let more = if held.len() > SHOWN_MAX { format!(" and {} more", held.len() - SHOWN_MAX) } else { String::new() };
+            parts.push(format!("holds lock{} {}{more}", if held.len() == 1 { "" } else { "s" }, locks.join(", ")));
+        }
+        parts.join("; ")
+    }
+
+    /// Threads that wait register now, however short their wait has been.
+    fn let_waits_register(&self) {
+        let begun = Instant::now();
+        self.asked.store(true, Ordering::SeqCst);
+        self.with_node(|node| node.wake_for_question());
+        let mut entries = lock(&self.entries);
+        loop {
+            let time = if entries.waits.is_empty() { REGISTER_TIME } else { REGISTER_MORE };
+            let left = time.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            entries = self.changed.wait_timeout(entries, left).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+        self.asked.store(false, Ordering::Relaxed);
+    }
+}
+
+fn ranks(ranks: &[Rank]) -> String {
+    ranks.iter().take(LATE_MAX).map(Rank::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn collective_answer(late: &[Rank], arrived: &[Rank]) -> String {
+    let first = arrived.first().map_or_else(String::new, |first| format!("; first {first}"));
+    format!("late {}; missing {}{first}", ranks(late), late.len())
+}
+
+fn lock_answer(view: LockView) -> String {
+    let LockView { holder, first, waiting } = view;
+    let one = |word: &str, rank: Option<Rank>| rank.map(|rank| format!("{word} {rank}"));
+    let parts = [one("holder", holder), one("first", first), Some(format!("waiting {waiting}"))];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Asks nodes through the launcher until a deadline.
+pub(super) struct Asking<'w> {
+    waits: &'w Waits,
+    deadline: Instant,
+}
+
+impl<'w> Asking<'w> {
+    pub fn new(waits: &'w Waits, limit: Duration) -> Self {
+        let now = Instant::now();
+        Self { waits, deadline: now.checked_add(limit).unwrap_or(now) }
+    }
+}
+
+impl Facts for Asking<'_> {
+    fn me(&self) -> Rank {
+        self.waits.bootstrap.rank()
+    }
+
+    fn nodes(&self) -> u32 {
+        self.waits.bootstrap.size()
+    }
+
+    fn ask(&self, rank: Rank, question: &str) -> Option<String> {
+        if rank == self.me() {
+            return Some(self.waits.answer(question));
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now()).min(ASK_TIME);
+        if left.is_zero() { None } else { self.waits.bootstrap.ask_node(rank, question, left) }
+    }
+
+    fn end_of(&self, rank: Rank) -> Option<String> {
+        let ended = self.waits.bootstrap.ended().into_iter().find(|end| end.rank == rank).map(|end| end.how);
+        let lost = || self.waits.with_node(|node| node.death_of(rank)).flatten().map(|death| format!("is lost: {death}"));
+        ended.or_else(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_about_locks_and_collectives_name_ranks_in_numbers() {
+        assert_eq!(collective_answer(&[2, 5], &[0, 1]), "late 2 5; missing 2; first 0");
+        assert_eq!(collective_answer(&[], &[]), "late ; missing 0");
+        let view = LockView { holder: Some(1), first: Some(2), waiting: 3 };
+        assert_eq!(lock_answer(view), "holder 1; first 2; waiting 3");
+        assert_eq!(lock_answer(LockView::default()), "waiting 0");
+    }
+}

@@ -1,0 +1,240 @@
+//! Waits that explain themselves (MEM-21): which threads of this node are blocked, for what, since when, and why.
+//!
+//! A wait costs nothing until it has lasted [`REGISTER_AFTER`]: the waiting thread looks at the clock anyway. Then the thread
+//! enters it here, and removes it at its end. A thread of its own ([`watcher`]) explains waits that last; it starts with the
+//! first entry and sleeps while there is none.
+
+mod answers;
+mod cause;
+mod faults;
+mod subject;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod watcher;
+
+pub(super) use faults::Faults;
+pub(crate) use subject::WaitSubject;
+
+use super::{Node, lock};
+use crate::job::Bootstrap;
+use oikaze_protocol::time::Time;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use subject::WaitingThread;
+
+/// Length of a wait from which on it is registered, if it is not to be explained sooner.
+const REGISTER_AFTER: Duration = Duration::from_secs(1);
+/// Length of a wait from which on it is explained, unless the user says otherwise (MEM-21.1).
+const EXPLAIN_AFTER: Duration = Duration::from_secs(5);
+/// Maximum number of bytes that the board shows of all waits.
+pub(crate) const BOARD_BYTES: usize = 384;
+
+/// The registry of a node's waits.
+pub(crate) struct Waits {
+    bootstrap: Arc<dyn Bootstrap>,
+    /// Set once the engine runs; before that, the node waits for others to join.
+    node: OnceLock<Weak<Node>>,
+    /// `None`: no wait is ever explained on stderr.
+    explain_after: Option<Duration>,
+    entries: Mutex<Entries>,
+    /// Signalled when an entry is added, and at the node's end.
+    changed: Condvar,
+    /// Number of entries, for readers that need no lock.
+    count: AtomicUsize,
+    /// Another node wants to know what this one does: waits register at once, however short.
+    asked: AtomicBool,
+    /// Locks of the job that this node holds.
+    held: Mutex<Vec<HeldLock>>,
+}
+
+#[derive(Default)]
+struct Entries {
+    waits: Vec<Arc<Wait>>,
+    watched: bool,
+    closed: bool,
+}
+
+/// One wait of one thread.
+struct Wait {
+    subject: WaitSubject,
+    begun: Instant,
+    thread: WaitingThread,
+    state: Mutex<WaitState>,
+}
+
+#[derive(Default)]
+struct WaitState {
+    /// Age of the wait at which it is explained again; not decided before the watcher has seen it.
+    next: Option<Duration>,
+    /// Number of explanations printed.
+    told: u32,
+    /// Why it lasts, as found out last.
+    cause: Option<String>,
+}
+
+struct HeldLock {
+    lock: u64,
+    since: Instant,
+    thread: WaitingThread,
+}
+
+impl Waits {
+    pub fn new(bootstrap: Arc<dyn Bootstrap>) -> Arc<Self> {
+        let explain_after = bootstrap.settings().explain_after.unwrap_or(EXPLAIN_AFTER);
+        let waits = Arc::new(Self {
+            node: OnceLock::new(),
+            explain_after: Some(explain_after).filter(|after| !after.is_zero()),
+            entries: Mutex::default(),
+            changed: Condvar::new(),
+            count: AtomicUsize::new(0),
+            asked: AtomicBool::new(false),
+            held: Mutex::default(),
+            bootstrap,
+        });
+        // Not an `Arc`: the bootstrap keeps the function, and the registry the bootstrap.
+        let answering = Arc::downgrade(&waits);
+        waits.bootstrap.on_question(Box::new(move |question| {
+            answering.upgrade().map_or_else(|| "has left the job".to_owned(), |waits| waits.answer(question))
+        }));
+        waits
+    }
+
+    /// The engine runs: what it knows can be told from now on.
+    pub fn set_node(&self, node: &Arc<Node>) {
+        let _ = self.node.set(Arc::downgrade(node));
+    }
+
+    /// Length of a wait from which on it is registered.
+    fn register_after(&self) -> Duration {
+        self.explain_after.map_or(REGISTER_AFTER, |after| after.min(REGISTER_AFTER))
+    }
+
+    /// Whether waits are to register at once.
+    #[inline]
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Registers a wait of the calling thread until the entry is dropped.
+    pub fn register(self: &Arc<Self>, subject: WaitSubject, begun: Instant) -> Registered {
+        let wait = Arc::new(Wait { subject, begun, thread: WaitingThread::current(), state: Mutex::default() });
+        let mut entries = lock(&self.entries);
+        entries.waits.push(Arc::clone(&wait));
+        self.count.store(entries.waits.len(), Ordering::Relaxed);
+        if !entries.watched && !entries.closed {
+            // Without a watcher nothing is explained; everything else goes on.
+            entries.watched = watcher::spawn(Arc::clone(self)).is_ok();
+        }
+        drop(entries);
+        self.changed.notify_all();
+        Registered { waits: Arc::clone(self), wait }
+    }
+
+    /// A thread of this node holds this lock of the job from now on.
+    pub fn took_lock(&self, number: u64) {
+        lock(&self.held).push(HeldLock { lock: number, since: Instant::now(), thread: WaitingThread::current() });
+    }
+
+    /// This node gives the lock back.
+    pub fn gave_lock_back(&self, number: u64) {
+        let mut held = lock(&self.held);
+        if let Some(at) = held.iter().position(|held| held.lock == number) {
+            held.swap_remove(at);
+        }
+    }
+
+    /// Why a thread of this node waits for this; asks other nodes for as long as `limit`.
+    pub fn cause(&self, subject: &WaitSubject, limit: Duration) -> String {
+        let facts = answers::Asking::new(self, limit);
+        cause::cause(&facts, subject, Some(&WaitingThread::current())).text
+    }
+
+    /// The longest waits, for the node's board: one line of at most [`BOARD_BYTES`] bytes.
+    pub fn board_text(&self) -> String {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return String::new();
+        }
+        let mut waits = lock(&self.entries).waits.clone();
+        waits.sort_by_key(|wait| wait.begun);
+        let mut text = String::new();
+        for wait in waits {
+            let cause = lock(&wait.state).cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
+            let one = format!("{:.0} s for {}{cause}", wait.begun.elapsed().as_secs_f64(), wait.subject);
+            if !text.is_empty() {
+                text.push_str(" | ");
+            }
+            text.push_str(&one);
+            if text.len() > BOARD_BYTES {
+                break;
+            }
+        }
+        text
+    }
+
+    /// The node ends: nothing is explained any more.
+    pub fn close(&self) {
+        lock(&self.entries).closed = true;
+        self.changed.notify_all();
+    }
+
+    fn is_closed(&self) -> bool {
+        lock(&self.entries).closed
+    }
+}
+
+/// An entry in the registry; dropping it removes the entry.
+pub(crate) struct Registered {
+    waits: Arc<Waits>,
+    wait: Arc<Wait>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut entries = lock(&self.waits.entries);
+        entries.waits.retain(|wait| !Arc::ptr_eq(wait, &self.wait));
+        self.waits.count.store(entries.waits.len(), Ordering::Relaxed);
+    }
+}
+
+/// A wait of the calling thread that is registered if it lasts.
+pub(crate) struct LongWait<'s> {
+    waits: &'s Arc<Waits>,
+    subject: Option<&'s dyn Fn() -> WaitSubject>,
+    begun: Instant,
+    /// Node time at which the wait registers.
+    due: Time,
+    registered: Option<Registered>,
+}
+
+impl LongWait<'_> {
+    /// Registers the wait if it has lasted long, or if somebody asks. Called with the time of now, again and again.
+    #[inline]
+    pub fn look(&mut self, now: Time) {
+        if now >= self.due || self.waits.is_asked() {
+            self.register();
+        }
+    }
+
+    #[cold]
+    fn register(&mut self) {
+        self.due = Time(u64::MAX);
+        if let (Some(subject), None) = (self.subject, &self.registered) {
+            self.registered = Some(self.waits.register(subject(), self.begun));
+        }
+    }
+}
+
+impl Node {
+    /// A wait that begins now, for what `subject` says if it lasts.
+    pub fn long_wait<'s>(&'s self, subject: &'s dyn Fn() -> WaitSubject) -> LongWait<'s> {
+        let begun = Instant::now();
+        let due = self.time_of(begun) + self.waits.register_after();
+        LongWait { waits: &self.waits, subject: Some(subject), begun, due, registered: None }
+    }
+
+    /// A wait that is never explained: it is short, or part of one that is.
+    pub(super) fn short_wait(&self) -> LongWait<'_> {
+        LongWait { waits: &self.waits, subject: None, begun: self.start, due: Time(u64::MAX), registered: None }
+    }
+}

@@ -1,0 +1,43 @@
+//! The registry of a node that runs no engine.
+
+use super::*;
+use crate::job::{Alone, Settings};
+
+fn waits(explain_after: Duration) -> Arc<Waits> {
+    let settings = Settings { explain_after: Some(explain_after), ..Settings::default() };
+    Waits::new(Arc::new(Alone::new(settings).unwrap()))
+}
+
+/// MEM-21.3.
+#[test]
+fn waits_are_shown_while_they_last_and_no_longer() {
+    let waits = waits(Duration::ZERO);
+    assert_eq!(waits.board_text(), "");
+    let begun = Instant::now();
+    let first = waits.register(WaitSubject::Lock(3), begun);
+    let second = waits.register(WaitSubject::Message { from: Some(1), count: 1 }, Instant::now());
+    assert_eq!(waits.board_text(), "0 s for lock 3 | 0 s for a message from node 1");
+    let doing = waits.answer("doing");
+    assert!(doing.starts_with("waits for lock 3 (0.") && doing.contains("; waits for a message from node 1 (0."), "{doing}");
+    drop(first);
+    assert!(!waits.answer("doing").contains("lock"));
+    drop(second);
+    assert_eq!((waits.board_text().as_str(), waits.answer("doing").as_str()), ("", "is joining the job"));
+    waits.close();
+    assert_eq!(waits.answer("doing"), "has left the job");
+}
+
+/// MEM-21.2.
+#[test]
+fn held_locks_are_told_with_thread_and_age() {
+    let waits = waits(Duration::ZERO);
+    assert_eq!(waits.answer("holds 3"), "not held");
+    waits.took_lock(3);
+    let held = waits.answer("holds 3");
+    assert!(held.starts_with("for 0.0 s by thread \"") && held.ends_with('"'), "{held}");
+    assert!(waits.answer("doing").ends_with("; holds lock 3"));
+    waits.gave_lock_back(3);
+    assert_eq!(waits.answer("holds 3"), "not held");
+    assert_eq!(waits.answer("lock x"), "does not understand the question");
+    waits.close();
+}
