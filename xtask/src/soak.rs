@@ -44,6 +44,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     often("oikaze-apps", &["--test", "kill"], "OIKAZE_KILLS", u64::from(settings.kills).div_ceil(5))?;
     often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
     often("oikaze", &["--lib", "neighbour::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
+    often("oikaze", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
 }
 

@@ -2,7 +2,7 @@
 
 use super::channel::Faults;
 use super::world::{Node, Words, World};
-use crate::limits::{DATAGRAM_MIN, NUMBERS_AHEAD_MAX};
+use crate::limits::{DATAGRAM_MIN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX};
 use crate::wind::*;
 use crate::wire::{Builder, Flags, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View, Withdrawal};
 use std::vec::Vec;
@@ -186,6 +186,26 @@ fn an_old_hello_is_no_sign_of_life() {
     }
     assert_eq!(world.nodes[0].events.last(), Some(&Event::Dead(Death::Silent)));
     assert_eq!(world.nodes[0].connection.statistics().handshakes_sent, answers);
+}
+
+/// WIND-7.7: neither replays nor what makes no sense keeps a peer alive.
+#[test]
+fn replays_and_malformed_datagrams_are_no_sign_of_life() {
+    let mut world = established();
+    say(&mut world, NEW, |builder| builder.ping());
+    world.nodes[1].asleep = true;
+    let (begun, mut next) = (world.now, NEW);
+    while world.nodes[0].connection.is_established() {
+        next += 1;
+        say(&mut world, NEW, |builder| builder.ping());
+        say(&mut world, next + NUMBERS_AHEAD_MAX, |builder| builder.ping());
+        // A message that is farther ahead than any may be in flight.
+        let withdrawal = Withdrawal { number: MESSAGES_IN_FLIGHT as u64, charged: false, len: 0 };
+        say(&mut world, next, |builder| builder.withdraw(withdrawal));
+        world.run_for(std::time::Duration::from_secs(1));
+        assert!(world.now - begun < 2 * Settings::default().failure_time);
+    }
+    assert_eq!(world.nodes[0].events.last(), Some(&Event::Dead(Death::Silent)));
 }
 
 /// WIND-5.1: the largest number acknowledged shows a round trip, also if nobody waits for that datagram itself, as an acknowledgement.
