@@ -11,8 +11,9 @@ use super::plan::{self, Host};
 use super::policy::{Action, Policy};
 use super::remote::Remote;
 use super::{Event, SIGCHLD, bind, bind_everywhere, forward_signals, take_signals};
+use crate::job::addresses;
 use crate::job::environment::{self, new_incarnation};
-use crate::job::store::{Server, server};
+use crate::job::store::Server;
 use crate::job::{Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
@@ -171,7 +172,7 @@ fn open_store(options: &Options, network: Option<&Network>) -> Result<(TcpListen
         return Ok((listener, at));
     }
     let listener = bind_everywhere(&ports).map_err(failed)?;
-    let at = server::published(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let at = addresses::of_store(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     Ok((listener, at))
 }
 

@@ -3,9 +3,12 @@
 //! - [`protocol`]: frames and what they mean; bounded, checked, sealed by a key that both ends derive from the job's secret.
 //! - `seal`: frames cut from a stream, sealed by the session's key.
 //! - [`table`]: what the store decides, without I/O or clock.
+//! - `places`: which process holds which rank. `patience`: TCP's options for paths that lose packets.
 //! - [`server`]: one thread that polls all connections. [`client`]: a node's end.
 
 pub mod client;
+mod patience;
+mod places;
 pub mod protocol;
 mod seal;
 pub mod server;

@@ -1,5 +1,6 @@
 //! What the store decides: values, fences, who waits for what. No I/O, no clock; time is an argument.
 
+use super::places::{Claim, Places};
 use super::protocol::{Reply, Request, UNASKED};
 use oikaze_protocol::Rank;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -9,6 +10,8 @@ use std::time::Duration;
 pub const BYTES_MAX: usize = 256 << 20;
 /// Requests of one node that wait at once.
 pub const WAITING_MAX: usize = 64;
+/// Settled fences of one node that are remembered, should their answers be lost with a connection.
+const SETTLED_MAX: usize = 2 * WAITING_MAX;
 /// The longest wait that is taken literally (about 31 years).
 const LIMIT_MAX: u64 = 1_000_000_000_000;
 
@@ -33,7 +36,9 @@ pub struct Table {
     bytes: usize,
     waiting: Vec<Waiting>,
     ended: BTreeMap<Rank, String>,
-    connected: BTreeSet<Rank>,
+    places: Places,
+    /// Requests for fences that all nodes have come to. Asked again after a loss, they are answered as before (WIND-11.3).
+    settled: HashMap<Rank, VecDeque<u32>>,
     aborted: Option<String>,
     replies: VecDeque<(Rank, u32, Reply)>,
 }
@@ -48,7 +53,8 @@ impl Table {
             bytes: 0,
             waiting: Vec::new(),
             ended: BTreeMap::new(),
-            connected: BTreeSet::new(),
+            places: Places::default(),
+            settled: HashMap::new(),
             aborted: None,
             replies: VecDeque::new(),
         }
@@ -58,19 +64,23 @@ impl Table {
     ///
     /// # Errors
     /// Why not.
-    pub fn connect(&mut self, rank: Rank, size: u32) -> Result<(), String> {
+    pub fn connect(&mut self, rank: Rank, size: u32, claim: Claim) -> Result<(), String> {
         if size != self.size {
             return Err(format!("it was told that the job has {size} nodes, but it has {}", self.size));
         }
         if rank >= self.size {
             return Err(format!("rank {rank} is out of range: the job has {} nodes, 0 to {}", self.size, self.size - 1));
         }
-        if self.connected.contains(&rank) {
-            return Err(format!(
-                "node {rank} has joined already: only one process may join as one node (did a child of it try, too?)"
-            ));
+        let taken = self.places.take(rank, claim);
+        let is_same_process = match &self.aborted {
+            Some(why) => taken.map_err(|_| format!("the job was ended: {why}"))?,
+            None => taken?,
+        };
+        // The process asks again for all that it still waits for.
+        self.forget(rank);
+        if !is_same_process {
+            self.settled.remove(&rank);
         }
-        self.connected.insert(rank);
         if let Some(why) = &self.aborted {
             self.replies.push_back((rank, UNASKED, Reply::Aborted(why.clone())));
         }
@@ -79,7 +89,17 @@ impl Table {
 
     /// A node's connection is gone; what it waited for is forgotten.
     pub fn disconnect(&mut self, rank: Rank) {
-        self.connected.remove(&rank);
+        self.places.leave(rank);
+        self.forget(rank);
+    }
+
+    /// Returns true while the connection is the newest of its rank.
+    #[must_use]
+    pub fn holds(&self, rank: Rank, claim: &Claim) -> bool {
+        self.places.holds(rank, claim)
+    }
+
+    fn forget(&mut self, rank: Rank) {
         self.waiting.retain(|waiting| waiting.rank != rank);
         self.replies.retain(|(to, _, _)| *to != rank);
     }
@@ -96,11 +116,12 @@ impl Table {
         match request {
             Request::Put(key, value) => {
                 let reply = self.put(&key, value);
+                self.places.published(rank);
                 self.reply(rank, id, reply);
             }
             Request::Get(key, limit) => match self.values.get(&key) {
                 Some(value) => self.replies.push_back((rank, id, Reply::Done(value.clone()))),
-                None if self.is_last(rank) => self.reply(rank, id, alone(&key)),
+                None if self.is_last(rank) => self.reply(rank, id, alone()),
                 None => self.wait(rank, id, On::Value, key, now, limit),
             },
             Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
@@ -117,7 +138,7 @@ impl Table {
             return if *old == value {
                 Reply::Done(Vec::new())
             } else {
-                Reply::Refused(format!("key {key:?} was published before with another value"))
+                Reply::Refused(format!("{key:?} has another value already, and what is published does not change"))
             };
         }
         let more = key.len() + value.len();
@@ -147,17 +168,21 @@ impl Table {
     }
 
     fn fence(&mut self, now: Duration, rank: Rank, id: u32, name: String, limit: u64) {
+        if self.settled.get(&rank).is_some_and(|settled| settled.contains(&id)) {
+            return self.reply(rank, id, Reply::Done(Vec::new()));
+        }
         if self.at_fence(&name).any(|there| there == rank) {
-            let why = format!("node {rank} waits at fence {name:?} already");
+            let why = format!("node {rank} waits for all nodes already, in another thread");
             return self.reply(rank, id, Reply::Refused(why));
         }
         let here: Vec<Rank> = self.at_fence(&name).collect();
         if here.len() + 1 == self.size as usize {
             self.settle_fence(&name, &Reply::Done(Vec::new()));
+            self.remember(rank, id);
             return self.reply(rank, id, Reply::Done(Vec::new()));
         }
         if let Some((gone, how)) = self.ended.iter().find(|(gone, _)| **gone != rank && !here.contains(gone)) {
-            let why = Reply::Aborted(format!("node {gone} {how} and cannot come to fence {name:?}"));
+            let why = Reply::Aborted(format!("node {gone} {how}, and the others wait for it"));
             self.settle_fence(&name, &why);
             return self.reply(rank, id, why);
         }
@@ -169,14 +194,24 @@ impl Table {
     }
 
     fn settle_fence(&mut self, name: &str, reply: &Reply) {
-        let replies = &mut self.replies;
-        self.waiting.retain(|waiting| {
-            let meant = waiting.on == On::Fence && waiting.name == name;
-            if meant {
-                replies.push_back((waiting.rank, waiting.id, reply.clone()));
+        let waiting = std::mem::take(&mut self.waiting);
+        let meant = |waiting: &Waiting| waiting.on == On::Fence && waiting.name == name;
+        let (settled, rest): (Vec<Waiting>, _) = waiting.into_iter().partition(meant);
+        self.waiting = rest;
+        for Waiting { rank, id, .. } in settled {
+            if matches!(reply, Reply::Done(_)) {
+                self.remember(rank, id);
             }
-            !meant
-        });
+            self.reply(rank, id, reply.clone());
+        }
+    }
+
+    fn remember(&mut self, rank: Rank, id: u32) {
+        let settled = self.settled.entry(rank).or_default();
+        settled.push_back(id);
+        if settled.len() > SETTLED_MAX {
+            settled.pop_front();
+        }
     }
 
     /// The process of a node has ended in good order: whoever waits at a fence that it has not come to waits in vain, and so does
@@ -188,7 +223,7 @@ impl Table {
         self.waiting = rest;
         let vain: Vec<Waiting> = vain;
         for waiting in vain {
-            self.reply(waiting.rank, waiting.id, alone(&waiting.name));
+            self.reply(waiting.rank, waiting.id, alone());
         }
         let mut names: Vec<String> =
             self.waiting.iter().filter(|waiting| waiting.on == On::Fence).map(|waiting| waiting.name.clone()).collect();
@@ -196,7 +231,7 @@ impl Table {
         names.dedup();
         for name in names {
             if !self.at_fence(&name).any(|there| there == rank) {
-                let why = Reply::Aborted(format!("node {rank} {how} and cannot come to fence {name:?}"));
+                let why = Reply::Aborted(format!("node {rank} {how}, and the others wait for it"));
                 self.settle_fence(&name, &why);
             }
         }
@@ -214,8 +249,8 @@ impl Table {
         }
         self.aborted = Some(why.to_owned());
         // The news first: who returns from a failed wait knows the reason already.
-        for rank in &self.connected {
-            self.replies.push_back((*rank, UNASKED, Reply::Aborted(why.to_owned())));
+        for rank in self.places.connected() {
+            self.replies.push_back((rank, UNASKED, Reply::Aborted(why.to_owned())));
         }
         for waiting in self.waiting.drain(..) {
             self.replies.push_back((waiting.rank, waiting.id, Reply::Aborted(why.to_owned())));
@@ -257,6 +292,6 @@ impl Table {
     }
 }
 
-fn alone(key: &str) -> Reply {
-    Reply::Aborted(format!("all other nodes have ended, nobody is left to publish {key:?}"))
+fn alone() -> Reply {
+    Reply::Aborted("all other nodes have ended, and this one still waits for them".to_owned())
 }

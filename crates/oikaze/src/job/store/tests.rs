@@ -1,5 +1,6 @@
 //! The store over real sockets, and its decisions against a dumb oracle.
 
+use super::places::Claim;
 use super::protocol::{Greeting, NONCE_LEN, Proof, Reply, Request, VERSION, Verdict};
 use super::seal::{self, From, Seal};
 use super::table::Table;
@@ -160,7 +161,17 @@ fn another_version_is_named_by_both_ends() {
     assert!(said.contains(&format!("store speaks version {}", VERSION + 1)), "{said}");
 
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    let mut older = Proof { version: VERSION, rank: 0, size: 1, incarnation: 1, nonce: [0; NONCE_LEN], mac: [0; 32] }.encode();
+    let mut older = Proof {
+        version: VERSION,
+        rank: 0,
+        size: 1,
+        incarnation: 1,
+        process: [0; 16],
+        attempt: 1,
+        nonce: [0; NONCE_LEN],
+        mac: [0; 32],
+    }
+    .encode();
     older[8] = 0;
     stream.write_all(&seal::plain(&older)).unwrap();
     let mut said = Vec::new();
@@ -268,7 +279,7 @@ proptest! {
     fn the_table_answers_everything_once(steps in proptest::collection::vec((0u32..3, request(), 0u64..8), 0..60)) {
         let mut table = Table::new(3);
         for rank in 0..3 {
-            table.connect(rank, 3).unwrap();
+            table.connect(rank, 3, Claim { process: [rank as u8; 16], attempt: 1 }).unwrap();
         }
         let mut values: HashMap<String, Vec<u8>> = HashMap::new();
         let mut asked = HashSet::new();
@@ -302,4 +313,79 @@ proptest! {
         }
         prop_assert!(asked.is_empty() && table.next_timeout().is_none());
     }
+}
+
+/// WIND-11.5.
+#[test]
+fn silent_and_trickling_strangers_delay_nobody() {
+    let server = serve(1);
+    let mut strangers = Vec::new();
+    for at in 0..1000 {
+        // The test's own limit of descriptors may be lower.
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", server.port())) else { break };
+        if at % 2 == 0 {
+            let _ = stream.write_all(&[1]);
+        }
+        strangers.push(stream);
+    }
+    assert!(strangers.len() > 400, "{}", strangers.len());
+    let begun = std::time::Instant::now();
+    join(&server, 0, 1).unwrap().put("in", b"").unwrap();
+    assert!(begun.elapsed() < LONG);
+    drop(strangers);
+}
+
+/// WIND-11.1: the first connections are closed without a word, as if the path had lost them.
+#[test]
+fn store_that_answers_the_third_connection_is_joined() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        drop(listener.accept().unwrap());
+        drop(listener.accept().unwrap());
+        Server::start(listener, 1, secret()).unwrap()
+    });
+    let place = Place { store, rank: 0, size: 1, local_rank: 0, local_size: 1, secret: secret(), incarnation: 1 };
+    let node = Client::connect(place, Settings::default()).unwrap();
+    node.put("a", b"1").unwrap();
+    drop(server.join().unwrap());
+}
+
+/// WIND-11.3, 11.4: a proxy between node and store cuts the connection while a request waits.
+#[test]
+fn request_is_answered_over_a_later_connection() {
+    let server = serve(2);
+    let (port, proxy) = (server.port(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let store = proxy.local_addr().unwrap().to_string();
+    let (cut, cuts) = std::sync::mpsc::channel::<()>();
+    let relay = std::thread::spawn(move || {
+        for round in 0..2 {
+            let (near, _) = proxy.accept().unwrap();
+            let far = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let copies =
+                [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far.try_clone().unwrap(), near.try_clone().unwrap())];
+            for (mut from, mut to) in copies {
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+            if round == 0 {
+                cuts.recv().unwrap();
+                near.shutdown(std::net::Shutdown::Both).unwrap();
+                far.shutdown(std::net::Shutdown::Both).unwrap();
+            }
+        }
+    });
+    let first = Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+    let second = join(&server, 1, 2).unwrap();
+    first.put("first", b"1").unwrap();
+    std::thread::scope(|scope| {
+        let get = scope.spawn(|| first.get("second", LONG));
+        let fence = scope.spawn(|| first.fence("both", LONG));
+        cut.send(()).unwrap();
+        relay.join().unwrap();
+        second.put("second", b"2").unwrap();
+        assert_eq!(get.join().unwrap().unwrap(), b"2");
+        second.fence("both", LONG).unwrap();
+        fence.join().unwrap().unwrap();
+    });
+    assert_eq!(second.get("first", LONG).unwrap(), b"1");
 }
