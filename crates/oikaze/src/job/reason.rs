@@ -22,6 +22,8 @@ pub(crate) enum Reason {
     NoHost,
     /// Nobody listens at the port.
     Closed,
+    /// Nobody listens at the loopback address of this host; the store has addresses for other hosts too.
+    Elsewhere,
     /// This host has the address itself, so the attempt did not leave it.
     Own,
     /// This host forbids the attempt.
@@ -99,7 +101,7 @@ impl Reason {
             (Reason::Silent | Reason::Dropped, _) => {
                 "the launcher is stopped or overloaded, or the path loses many packets: `ping` shows the loss".to_owned()
             }
-            (Reason::Foreign(_) | Reason::System(_), _) => return None,
+            (Reason::Elsewhere | Reason::Foreign(_) | Reason::System(_), _) => return None,
         })
     }
 }
@@ -112,6 +114,7 @@ impl fmt::Display for Reason {
             Reason::NoSource => "no local address to send from",
             Reason::NoHost => "no such host on the network",
             Reason::Closed => "nobody listens there",
+            Reason::Elsewhere => "the launcher is not on this host",
             Reason::Own => "nobody listens there; this host has the same address",
             Reason::Forbidden => "not permitted on this host",
             Reason::NoFamily => "address family not supported",

@@ -255,10 +255,13 @@ impl Search<'_> {
     }
 
     fn unreachable(&self, targets: &[Target], attempts: &[Attempt], waited: Duration) -> JobError {
+        let has_others = targets.iter().any(|target| !target.address.ip().is_loopback());
         let reason = |(at, target): (usize, &Target)| {
             let is_connected = |one: &Attempt| one.target == at && !matches!(one.phase, Phase::Connecting);
             let waiting = if attempts.iter().any(is_connected) { Reason::Silent } else { Reason::NoAnswer };
-            (target.address, target.failed.clone().unwrap_or(waiting))
+            let reason = target.failed.clone().unwrap_or(waiting);
+            let is_local = reason == Reason::Closed && target.address.ip().is_loopback();
+            (target.address, if is_local && has_others { Reason::Elsewhere } else { reason })
         };
         let failed: Vec<(SocketAddr, Reason)> = targets.iter().enumerate().map(reason).collect();
         let named = failed.iter().map(|(address, reason)| (address.to_string(), reason.clone()));
