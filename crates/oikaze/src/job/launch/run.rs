@@ -15,9 +15,10 @@ use super::{
     Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind, bind_everywhere, forward_signals,
     stop_myself, stops, take_signals,
 };
+use crate::job::addresses;
 use crate::job::clock::{Clock, TICK};
 use crate::job::environment::{self, new_incarnation};
-use crate::job::store::{Notice, Server, server};
+use crate::job::store::{Notice, Server};
 use crate::job::{Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
@@ -190,7 +191,7 @@ fn open_store(options: &Options, network: Option<&Network>) -> Result<(TcpListen
         return Ok((listener, at));
     }
     let listener = bind_everywhere(&ports).map_err(failed)?;
-    let at = server::published(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let at = addresses::of_store(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     Ok((listener, at))
 }
 
