@@ -48,6 +48,7 @@ fn run_in(job: Job, program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) ->
         Ok(Err(error)) => {
             let error = error.to_string();
             eprintln!("oikaze: node {rank}: {error}");
+            // Printed before the others end by it (END-3.2).
             job.fail(&error);
             ExitCode::FAILURE
         }

@@ -113,7 +113,7 @@ impl Policy {
         self.status.unwrap_or(if self.aborter.is_some() { STATUS_ABORTED } else { 0 })
     }
 
-    /// From now on the death of a node ends neither the others nor the job (LAUNCH-3.2).
+    /// From now on the death of a node ends neither the others nor the job (LAUNCH-3.2, END-4.1).
     pub fn keep_going(&mut self) {
         self.keep_going = true;
     }
@@ -260,7 +260,7 @@ impl Policy {
         }
     }
 
-    /// The nodes have said what they are doing, or have not, before the time limit ends them (LAUNCH-3.3).
+    /// The nodes have said what they are doing, or have not, before the time limit ends them (LAUNCH-3.3, END-3.3).
     pub fn answered(&mut self, now: Duration, answers: &[(Rank, Option<String>)]) {
         if !matches!(self.stage, Stage::Asking(_)) {
             return;

@@ -265,7 +265,14 @@ impl Job {
         let mut drain_until = None;
         loop {
             let now = clock.now();
-            for (rank, how) in self.crew.reap(&mut self.guard) {
+            let ended = self.crew.reap(&mut self.guard);
+            // The notice of an abort is in the inbox before any node ends because of it (LAUNCH-3.1).
+            let mut has_taken = false;
+            while let Ok(event) = inbox.try_recv() {
+                self.take(event, now, &mut policy);
+                has_taken = true;
+            }
+            for (rank, how) in ended {
                 policy.ended(now, rank, &how);
             }
             policy.timeout(now);
@@ -286,6 +293,10 @@ impl Job {
                     return policy.status();
                 }
                 drain_until = Some(now + DRAIN_TIME);
+            }
+            if has_taken {
+                // A SIGCHLD among these may be of a node that has not been reaped.
+                continue;
             }
             let deadline = drain_until.or_else(|| policy.next_timeout());
             let event = match deadline {

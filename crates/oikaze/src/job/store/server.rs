@@ -180,6 +180,7 @@ impl Doors {
             table.timeout(now);
             self.answer(&mut table);
             surveys.hand_out(&mut table);
+            // Before any node can know of it.
             while let Some(notice) = table.poll_notice() {
                 notify(notice);
             }

@@ -82,7 +82,7 @@ impl Link {
         writer.write(&body);
     }
 
-    /// Sends a frame on the current connection only. Lost with it, the store asks again (LAUNCH-2.4).
+    /// Sends an answer on the current connection only. If it is lost, the store asks again (LAUNCH-2.4).
     pub fn send_once(&self, body: &[u8]) {
         self.lock().write(body);
     }
