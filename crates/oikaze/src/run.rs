@@ -17,9 +17,8 @@ const PANICKED: u8 = 101;
 /// # use std::process::ExitCode;
 /// fn main() -> ExitCode {
 ///     oikaze::run(|job| {
-///         job.barrier()?;
 ///         println!("node {} of {}", job.rank(), job.size());
-///         oikaze::Result::Ok(())
+///         job.barrier()
 ///     })
 /// }
 /// ```
