@@ -70,7 +70,10 @@ fn blocks<'text>(lines: impl Iterator<Item = &'text str>) -> Vec<(&'text str, St
 /// Documentation in a Rust file, line by line.
 fn documentation(text: &str) -> impl Iterator<Item = &str> {
     let comment = |line: &'_ str| line.starts_with("///") || line.starts_with("//!");
-    text.lines().map(str::trim_start).filter(move |line| comment(line)).map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..]))
+    text.lines()
+        .map(str::trim_start)
+        .filter(move |line| comment(line))
+        .map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..]))
 }
 
 /// Programs that the documents show, by name: file and number of the block there.
@@ -98,7 +101,9 @@ fn shown() -> Vec<(String, String)> {
 
 /// The source of all programs, one module each.
 fn source(shown: &[(String, String)]) -> String {
-    let mut text = String::from("// Programs that the documents show, written by the tests: OIKAZE_BLESS=1 cargo test -p oikaze-cli --test documents\n\n");
+    let mut text = String::from(
+        "// Programs that the documents show, written by the tests: OIKAZE_BLESS=1 cargo test -p oikaze-cli --test documents\n\n",
+    );
     let mut table = String::new();
     for (name, program) in shown {
         assert!(program.contains("fn main()"), "{name}: a program has a `fn main` (in documentation it may be hidden)");
@@ -135,7 +140,10 @@ fn the_example_readme_is_the_program_in_readme() {
 
 /// Run one program on `nodes` nodes.
 fn run(name: &str, nodes: u32) {
-    let mut command = oikaze(&["run", "-n", &nodes.to_string(), "--timeout", "60", "--env", &format!("{NODE}={name}")]);
+    // END-3.1: a node that has aborted does not stay for the failure time.
+    let limits = ["--timeout", "60", "--failure-time", "120000"];
+    let mut command = oikaze(&["run", "-n", &nodes.to_string(), "--env", &format!("{NODE}={name}")]);
+    command.args(limits);
     of_test_nodes(&mut command, "DOCUMENTS_TEST");
     let (status, out, err) = finish(&mut command);
     // An abort is a failure for the launcher, and an example shows it.
