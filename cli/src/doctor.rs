@@ -49,6 +49,7 @@ pub fn doctor(json: bool) -> ExitCode {
     };
     let mut lines: Vec<Line> = probe::probe(&without).into_iter().map(Line::from).collect();
     lines.extend([
+        loopback(),
         interfaces(),
         command("ssh", "openssh-client", "oikaze run --hosts"),
         command("ip", "iproute2", "oikaze run --netns"),
@@ -95,22 +96,38 @@ fn command(name: &str, package: &str, wanted_by: &str) -> Line {
     Line { what: format!("command {name}"), found, needed: format!("only for {wanted_by}"), ok: word(ok), fix }
 }
 
-/// Where other nodes could reach this machine.
+/// Loopback, over which nodes of one machine meet.
+fn loopback() -> Line {
+    let found = Reachable::here(1, true, true).map(|here| here.addresses.iter().any(|at| at.address.is_loopback()));
+    let (found, ok, fix) = match found {
+        Ok(true) => ("up".to_owned(), Verdict::Good, ""),
+        Ok(false) => ("lo is down".to_owned(), Verdict::Missing, "ip link set lo up"),
+        Err(why) => (why.to_string(), Verdict::Missing, "see the error"),
+    };
+    let needed = "for nodes of one machine".into();
+    Line { what: "loopback".into(), found, needed, ok: word(ok), fix: fix.into() }
+}
+
+/// Addresses at which other machines could reach this one; the first of many.
 fn interfaces() -> Line {
+    const SHOWN: usize = 16;
     let (found, ok) = match Reachable::here(1, true, true) {
-        Ok(here) if here.addresses.is_empty() => ("none is up".to_owned(), Verdict::Missing),
         Ok(here) => {
-            let outside = here.addresses.iter().any(|at| !at.address.is_loopback());
-            let all: Vec<String> = here.addresses.iter().map(|at| format!("{} {}", at.interface, at.address)).collect();
-            (all.join(", "), if outside { Verdict::Good } else { Verdict::Degraded })
+            let outside = here.addresses.iter().filter(|at| !at.address.is_loopback());
+            let all: Vec<String> = outside.map(|at| format!("{} {}", at.interface, at.address)).collect();
+            let more = all.len().saturating_sub(SHOWN) + here.left_out as usize;
+            let mut text = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+            if more > 0 {
+                let _ = write!(text, ", and {more} more");
+            }
+            if all.is_empty() { ("none is up".to_owned(), Verdict::Degraded) } else { (text, Verdict::Good) }
         }
         Err(why) => (why.to_string(), Verdict::Missing),
     };
     let fix = match ok {
         Verdict::Good => "",
-        Verdict::Degraded => "only nodes on this machine can meet: bring up a network interface (ip link, ip address)",
-        Verdict::Missing => "bring loopback up: ip link set lo up",
+        _ => "only nodes on this machine can meet: bring up a network interface (ip link, ip address)",
     };
-    let needed = "loopback, and one more to meet other machines".into();
+    let needed = "one that is up, to meet other machines".into();
     Line { what: "network interfaces".into(), found, needed, ok: word(ok), fix: fix.into() }
 }

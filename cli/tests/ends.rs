@@ -105,7 +105,7 @@ fn keep_going_lets_survivors_learn_of_a_death_and_end_well() {
     let (status, out, err) = finish(&mut run_nodes(&["-n", "3", "--keep-going"], "dies"));
     assert_eq!(status, Some(137), "{err}");
     assert_eq!(err.matches("oikaze: node 1 was killed by signal 9 (SIGKILL); ").count(), 1, "{err}");
-    assert_eq!(out.matches("told: the fence \"all\" failed: node 1 was killed by signal 9 (SIGKILL)").count(), 2, "{out}");
+    assert_eq!(out.matches("told: the meeting of all nodes failed: node 1 was killed by signal 9 (SIGKILL)").count(), 2, "{out}");
     assert_eq!(out.matches("keeps going: true").count(), 2, "{out}");
 }
 

@@ -107,7 +107,7 @@ fn nodes_meet_and_see_each_other_die() {
     let script = format!("[ $OIKAZE_RANK = 1 ] && exit 0; exec {OIKAZE} hello --limit 1000");
     let (status, _, err) = finish(&mut run_script(&["-n", "2"], &script));
     assert_eq!(status, Some(1), "{err}");
-    assert!(err.contains("the fence \"hello\" failed: node 1 ended with status 0"), "{err}");
+    assert!(err.contains("the meeting of all nodes failed: node 1 ended with status 0"), "{err}");
 }
 
 #[test]

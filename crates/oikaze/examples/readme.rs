@@ -1,4 +1,5 @@
 use oikaze::{Class, Job, Region, Rights};
+use std::error::Error;
 use std::process::ExitCode;
 
 // `oikaze::run` joins the job that `oikaze run` has started. Without a launcher it is a job of one
@@ -7,7 +8,7 @@ fn main() -> ExitCode {
     oikaze::run(program)
 }
 
-fn program(job: &Job) -> oikaze::Result<()> {
+fn program(job: &Job) -> Result<(), Box<dyn Error>> {
     // Shared memory: the same array on every node. Each node is the home of one block of pages.
     let squares = job.array::<u64>("squares", 1 << 20)?;
     let mine = squares.home_range(job.rank());
@@ -41,5 +42,6 @@ fn program(job: &Job) -> oikaze::Result<()> {
     println!("{before} {last} {text}: node {} is done", message.from);
 
     // Nobody withdraws its inbox before all have used it.
-    job.barrier()
+    job.barrier()?;
+    Ok(())
 }

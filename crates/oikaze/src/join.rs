@@ -2,9 +2,10 @@
 
 use crate::engine::{Engine, Setup};
 use crate::handle::Handles;
-use crate::job::addresses::{Callable, Candidate, Reachable, Tried, Unreachable, candidates, processors_here};
+use crate::job::addresses::{Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here};
 use crate::job::neighbours::Neighbourhood;
-use crate::job::{self, Bootstrap, Checksum, JobError};
+use crate::job::{self, Bootstrap, Checksum, JobError, MEET_TIME, environment};
+use crate::membership::Claim;
 use crate::node::{Node, RealEngine, WaitSubject, Waits, Wish, check_not_forked, note_joined};
 use crate::observe::Publisher;
 use crate::{Error, Job, Result};
@@ -15,14 +16,14 @@ use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::neighbour::Pair;
 use oikaze_os::without::Without;
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{FAILURE_TIME, JOIN_CONNECT_TIME};
+use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME, JOIN_CONNECT_TIME};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Settings};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the nodes of a job may take to find one another, unless the job has a time limit of its own.
-const MEET_TIME: Duration = Duration::from_secs(30);
+/// Time for connections before the store is asked which nodes have begun to connect.
+const FIRST_LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// Join the job this process was started for: by `oikaze run`, or, without any launcher, a job of one node.
 ///
@@ -30,7 +31,13 @@ const MEET_TIME: Duration = Duration::from_secs(30);
 /// What of the environment makes no sense, what could not be reached, or what this machine does not grant.
 pub fn join() -> Result<Job> {
     check_not_forked()?;
-    join_as(job::find()?)
+    // Jobs of one node without launcher may be many.
+    let claim = std::env::var_os(environment::STORE).map(|_| Claim::make()).transpose()?;
+    let job = join_as(job::find()?)?;
+    if let Some(claim) = claim {
+        claim.keep();
+    }
+    Ok(job)
 }
 
 /// As [`join`], with the place in the job given.
@@ -84,7 +91,7 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
         Arc::clone(&bootstrap),
         publisher,
     )?;
-    if let Err(error) = meeting.connect(bootstrap.as_ref(), &node) {
+    if let Err(error) = meeting.connect(bootstrap.as_ref(), &node, waits) {
         node.stop();
         bootstrap.abort(&error.to_string());
         return Err(error);
@@ -139,7 +146,9 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, neighbours: Vec<(Rank, Pa
     }
     let seal = bootstrap.settings().checksum.unwrap_or_default().kind();
     let congestion = bootstrap.settings().congestion.unwrap_or_default();
-    let settings = Settings { failure_time, datagram_max: u16::MAX, congestion, seal, ..Settings::default() };
+    // Another node may come late, as long as it is waited for in `Meeting::connect`.
+    let connect_time = CONNECT_TIME + bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
+    let settings = Settings { connect_time, failure_time, datagram_max: u16::MAX, congestion, seal, ..Settings::default() };
     Ok(Setup {
         me: bootstrap.rank(),
         nodes,
@@ -157,6 +166,8 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, neighbours: Vec<(Rank, Pa
 struct Meeting {
     /// For each rank, where it may be reached, best first.
     candidates: Vec<Vec<Candidate>>,
+    /// For each rank, how many of its addresses are no candidates, because there are too many.
+    left_out: Vec<u32>,
     /// What this process may use, if the kernel says so.
     topology: Option<Topology>,
     /// What this node published, and every other one.
@@ -180,8 +191,10 @@ impl Meeting {
                 .then(|| waits.register(WaitSubject::Join { nodes: vec![rank], what: "say where it can be reached" }, begun));
             others.push(if rank == bootstrap.rank() { None } else { Some(Reachable::of(bootstrap, rank, limit)?) });
         }
-        let candidates = others.iter().map(|theirs| theirs.as_ref().map_or_else(Vec::new, |theirs| candidates(&mine, theirs)));
-        Ok(Self { candidates: candidates.collect(), topology, mine, others })
+        let choose =
+            |theirs: &Option<Reachable>| theirs.as_ref().map(|theirs| choose_candidates(&mine, theirs)).unwrap_or_default();
+        let (candidates, left_out) = others.iter().map(choose).unzip();
+        Ok(Self { candidates, left_out, topology, mine, others })
     }
 
     /// May each node of this machine have so many threads spin, and none take another's processor? `started`: how many the launcher started here.
@@ -192,27 +205,25 @@ impl Meeting {
     }
 
     /// Wait until every pair is connected, or say what was tried.
-    fn connect(&self, bootstrap: &dyn Bootstrap, node: &Node) -> Result<()> {
-        let begun = Instant::now();
-        let missing = |node: &Node| {
-            node.with_engine(|engine| (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect::<Vec<_>>())
-        };
-        // `Err(None)`: somebody is lost, or the job was ended; what is to be said is looked for below.
-        let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
-        let connected = node.wait_on(&subject, begun.checked_add(JOIN_CONNECT_TIME), || {
-            let missing = missing(node);
-            let mut deaths = missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
-            let lost = deaths.peek().is_some();
-            let misfit = deaths.find_map(|(rank, death)| match death {
-                Death::Refused(why) => Some(JobError::Misfit { rank, why }),
-                _ => None,
-            });
-            match (misfit, missing.is_empty()) {
-                (Some(misfit), _) => Some(Err(Some(misfit))),
-                (None, true) => Some(Ok(())),
-                (None, false) => (lost || bootstrap.aborted().is_some()).then_some(Err(None)),
+    fn connect(&self, bootstrap: &dyn Bootstrap, node: &Node, waits: &Arc<Waits>) -> Result<()> {
+        let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
+        if bootstrap.size() > 1 {
+            bootstrap.put(&connecting_key(bootstrap.rank()), &[])?;
+        }
+        let mut connected = connected_within(bootstrap, node, FIRST_LOOK_TIME);
+        if connected.is_none() {
+            // A path to the store that loses packets may hold up a node for seconds. The others do not count that as silence.
+            let begun = Instant::now();
+            for rank in missing(node) {
+                let _waits = waits.register(WaitSubject::Join { nodes: vec![rank], what: "connect" }, begun);
+                let left = limit.saturating_sub(begun.elapsed());
+                bootstrap.get(&connecting_key(rank), left).map_err(|why| match why {
+                    JobError::TimedOut { .. } => JobError::Stalled { rank, limit },
+                    other => other,
+                })?;
             }
-        });
+            connected = connected_within(bootstrap, node, JOIN_CONNECT_TIME);
+        }
         match connected {
             Some(Ok(())) => return Ok(()),
             Some(Err(Some(misfit))) => return Err(misfit.into()),
@@ -222,26 +233,48 @@ impl Meeting {
             return Err(JobError::Aborted { why }.into());
         }
         let unauthentic = node.with_engine(|engine| engine.counters().unauthentic);
-        let tried = missing(node)
-            .into_iter()
-            .flat_map(|to| {
-                let result = match node.death_of(to) {
-                    Some(death) => death.to_string(),
-                    None if unauthentic > 0 => "handshakes with another job's secret came instead of an answer".to_owned(),
-                    None => format!("no answer within {} s", JOIN_CONNECT_TIME.as_secs()),
-                };
-                let from = bootstrap.rank();
-                self.candidates.get(to as usize).into_iter().flatten().map(move |candidate| Tried {
-                    from,
-                    to,
-                    address: candidate.to,
-                    interface: candidate.interface.clone(),
-                    result: result.clone(),
-                })
-            })
-            .collect();
-        Err(JobError::from(Unreachable { tried }).into())
+        let mut unreachable = Unreachable::default();
+        for to in missing(node) {
+            let told = match node.death_of(to) {
+                Some(death) => Some(death.to_string()),
+                None if unauthentic > 0 => Some("handshakes with another job's secret came instead of an answer".to_owned()),
+                None => None,
+            };
+            let candidates = self.candidates.get(to as usize).map(Vec::as_slice).unwrap_or_default();
+            let left_out = self.left_out.get(to as usize).copied().unwrap_or_default();
+            unreachable.add(bootstrap.rank(), to, candidates, left_out, JOIN_CONNECT_TIME, told.as_deref());
+        }
+        Err(JobError::from(unreachable).into())
     }
+}
+
+/// Key under which a node says that it knows all others and calls them.
+fn connecting_key(rank: u32) -> String {
+    format!("connecting/{rank}")
+}
+
+/// Ranks that are not connected.
+fn missing(node: &Node) -> Vec<u32> {
+    node.with_engine(|engine| (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect())
+}
+
+/// Waits until every pair is connected. `Some(Err(None))`: a node is lost, or the job was ended; `None`: the time has passed.
+fn connected_within(bootstrap: &dyn Bootstrap, node: &Node, time: Duration) -> Option<Result<(), Option<JobError>>> {
+    let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
+    node.wait_on(&subject, Instant::now().checked_add(time), || {
+        let missing = missing(node);
+        let mut deaths = missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
+        let lost = deaths.peek().is_some();
+        let misfit = deaths.find_map(|(rank, death)| match death {
+            Death::Refused(why) => Some(JobError::Misfit { rank, why }),
+            _ => None,
+        });
+        match (misfit, missing.is_empty()) {
+            (Some(misfit), _) => Some(Err(Some(misfit))),
+            (None, true) => Some(Ok(())),
+            (None, false) => (lost || bootstrap.aborted().is_some()).then_some(Err(None)),
+        }
+    })
 }
 
 /// The largest datagram that every path to a peer carries, as far as this node's routes tell; jumbo frames are used, more is not.

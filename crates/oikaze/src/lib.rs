@@ -21,6 +21,7 @@ mod handle;
 pub mod job;
 mod join;
 mod member;
+mod membership;
 mod node;
 pub mod observe;
 mod operation;

@@ -1,7 +1,7 @@
 //! A whole program as one function, whose failure all nodes learn of.
 
 use crate::Job;
-use std::fmt::Display;
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -17,12 +17,13 @@ const PANICKED: u8 = 101;
 /// # use std::process::ExitCode;
 /// fn main() -> ExitCode {
 ///     oikaze::run(|job| {
+///         job.barrier()?;
 ///         println!("node {} of {}", job.rank(), job.size());
-///         job.barrier()
+///         Ok(())
 ///     })
 /// }
 /// ```
-pub fn run<E: Display>(program: impl FnOnce(&Job) -> Result<(), E>) -> ExitCode {
+pub fn run(program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) -> ExitCode {
     let job = match crate::join() {
         Ok(job) => job,
         Err(error) => {
@@ -33,7 +34,7 @@ pub fn run<E: Display>(program: impl FnOnce(&Job) -> Result<(), E>) -> ExitCode 
     run_in(job, program)
 }
 
-fn run_in<E: Display>(job: Job, program: impl FnOnce(&Job) -> Result<(), E>) -> ExitCode {
+fn run_in(job: Job, program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) -> ExitCode {
     let rank = job.rank();
     // The job is not used after a panic but to tell the others and to say goodbye.
     match catch_unwind(AssertUnwindSafe(|| program(&job))) {
@@ -47,6 +48,7 @@ fn run_in<E: Display>(job: Job, program: impl FnOnce(&Job) -> Result<(), E>) -> 
         Ok(Err(error)) => {
             let error = error.to_string();
             eprintln!("oikaze: node {rank}: {error}");
+            // Printed before the others end by it (END-3.2).
             job.fail(&error);
             ExitCode::FAILURE
         }

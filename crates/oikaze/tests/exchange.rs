@@ -220,10 +220,12 @@ fn mistakes_between_two_nodes_are_told_and_change_nothing() {
 #[test]
 fn exchanged_pages_outlive_the_registrations() {
     cluster(2, &Settings::default(), |job| {
-        for _ in 0..5 {
-            let mine = job.publish("mine", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
+        for round in 0..5 {
+            // A name of its own for each round: the one of the last is withdrawn when the peer looks it up.
+            let name = format!("mine {round}");
+            let mine = job.publish(&name, Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
             mine.fill(0, LEN as u64, 1 + job.rank() as u8).unwrap();
-            let there = job.peer(1 - job.rank()).unwrap().region("mine").unwrap();
+            let there = job.peer(1 - job.rank()).unwrap().region(&name).unwrap();
             job.barrier().unwrap();
             if job.rank() == 0 {
                 there.exchange(0, &mine, 0, (LEN / page_size()) as u64).unwrap();

@@ -44,6 +44,7 @@ fn unread_long_message_holds_back_no_put_and_no_barrier() {
         job.barrier().unwrap();
         assert_eq!(inbox.load_u64(0).unwrap(), u64::from_ne_bytes([7; 8]));
         assert!(!behind.is_done());
+        job.barrier().unwrap();
         assert_eq!(job.receive_batch(2, Some(PATIENCE)).len(), 2);
         behind.wait_for(PATIENCE).unwrap();
         job.barrier().unwrap();

@@ -50,7 +50,7 @@ pub const PROGRESS_FAILURE_TIMES: u32 = 3;
 /// during a failure time without an answer (WIND-3.2).
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
 /// Times in a row that datagrams on a fast path must be lost, while others arrive, before the fast path is avoided (WIND-8.10).
-pub const FAST_PATH_ROUNDS: u32 = 3;
+pub const FAST_PATH_ROUNDS: u16 = 3;
 /// Minimum number of datagrams lost in them.
 pub const FAST_PATH_LOST_MIN: u32 = 12;
 /// Lost datagrams that one which arrives on the fast path makes up for.

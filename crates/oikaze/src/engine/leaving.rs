@@ -37,7 +37,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         true
     }
 
-    /// The launcher says that the process of a peer has ended: the peer is dead, unless it has left in order (END-1.4).
+    /// The launcher says that the process of a peer has ended: the peer is dead, unless it has left in order (END-1.4, END-1.5).
     pub(super) fn process_ended(&mut self, peer: Rank, success: bool, now: Time) {
         let has_left = success && (self.coherence.is_leaving(peer) || self.coherence.has_left());
         if has_left || peer == self.me {

@@ -3,19 +3,24 @@
 //! Nothing is guessed from a default route: every address of every interface that is up is published, and the engine probes
 //! all candidates of a pair at once (a HELLO to each). The order only decides who is asked first and who wins a tie.
 
+mod choice;
+mod unreachable;
+
 use crate::job::{Bootstrap, JobError};
+pub use choice::of_store;
+use choice::{common_bits, spread};
 use oikaze_os::cpu::{CpuId, parse_cpulist};
 use oikaze_os::interfaces::{self, Interface};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
+pub use unreachable::{Tried, Unreachable};
 
-/// Candidates of one pair; more would only slow the others down.
-pub const CANDIDATES_MAX: usize = 16;
-/// Interfaces that a node publishes.
-const INTERFACES_MAX: usize = 64;
+/// Candidates of one pair; each is called ten times a second until the peer is connected.
+pub const CANDIDATES_MAX: usize = 32;
+/// Addresses that a node publishes: they fit a value of the store.
+const PUBLISHED_MAX: usize = 256;
 
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +82,9 @@ pub struct Reachable {
     /// The processors it may run on, as the kernel writes them (`0-3,8`): nodes of one machine must not spin on each other's.
     #[serde(default)]
     pub processors: Option<String>,
+    /// Addresses that were left out, because there were too many.
+    #[serde(default)]
+    pub left_out: u32,
 }
 
 /// Unix sockets at which a node is called by others on its machine.
@@ -99,8 +107,21 @@ impl Reachable {
         let all = interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
         let usable = |i: &Interface| i.up && !i.address.is_unspecified() && if i.address.is_ipv4() { ipv4 } else { ipv6 };
         let address = |i: Interface| Address { interface: i.name, index: i.index, address: i.address, prefix: i.prefix };
-        let addresses = all.into_iter().filter(usable).map(address).take(INTERFACES_MAX).collect();
-        Ok(Reachable { host: HostIdentity::here()?, port, addresses, callable: None, processors: None })
+        let all = all.into_iter().filter(usable).map(address).collect();
+        Ok(Reachable::publishing(HostIdentity::here()?, port, all))
+    }
+
+    /// Keeps the best of these addresses, and every kind.
+    fn publishing(host: HostIdentity, port: u16, mut all: Vec<Address>) -> Reachable {
+        let kind = |one: &Address| {
+            (is_virtual(&one.interface), is_link_local(one.address), one.address.is_loopback(), one.address.is_ipv6())
+        };
+        // The order of interfaces stays, but those of containers come last.
+        all.sort_by_key(|one| is_virtual(&one.interface));
+        let count = all.len();
+        let addresses = spread(all, PUBLISHED_MAX, kind);
+        let left_out = u32::try_from(count - addresses.len()).unwrap_or(u32::MAX);
+        Reachable { host, port, addresses, callable: None, processors: None, left_out }
     }
 
     fn key(rank: u32) -> String {
@@ -133,12 +154,12 @@ impl Reachable {
             }
             other => other,
         })?;
-        let malformed = |why: String| JobError::Malformed { rank, key: key.clone(), why };
+        let malformed = |why: String| JobError::Malformed { rank, what: "its addresses", why };
         let mut read: Reachable = serde_json::from_slice(&text).map_err(|why| malformed(why.to_string()))?;
         if read.port == 0 {
             return Err(malformed("port 0".into()));
         }
-        read.addresses.truncate(INTERFACES_MAX);
+        read.addresses.truncate(PUBLISHED_MAX);
         Ok(read)
     }
 }
@@ -183,34 +204,45 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
+/// Does the address mean something only with the number of an interface?
+fn is_scoped(address: IpAddr) -> bool {
+    address.is_ipv6() && is_link_local(address)
+}
+
 /// Are both in the subnet of `bits` bits?
 fn same_subnet(a: IpAddr, b: IpAddr, bits: u8) -> bool {
-    let differing = match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros(),
-        _ => return false,
-    };
-    bits > 0 && differing >= u32::from(bits)
+    bits > 0 && common_bits(a, b) >= u32::from(bits)
 }
 
 /// Addresses at which `mine` may reach `theirs`, the most promising first; the same list on every call.
 #[must_use]
 pub fn candidates(mine: &Reachable, theirs: &Reachable) -> Vec<Candidate> {
+    choose(mine, theirs).0
+}
+
+/// As [`candidates`], and how many more there would be.
+pub(crate) fn choose(mine: &Reachable, theirs: &Reachable) -> (Vec<Candidate>, u32) {
     let mut found = Vec::new();
     let together = mine.host.shares_loopback(&theirs.host);
     for address in &theirs.addresses {
         found.extend(candidates_at(mine, theirs, address, together));
     }
+    // Networks are numbered in blocks: of routed addresses the nearest to one of ours are the likeliest.
+    let distance = |candidate: &Candidate| match candidate.likelihood {
+        Likelihood::Routed | Likelihood::Virtual => {
+            let cables = mine.addresses.iter().filter(|own| !is_virtual(&own.interface));
+            128 - cables.map(|own| common_bits(own.address, candidate.to.ip())).max().unwrap_or(0)
+        }
+        _ => 0,
+    };
     // Stable: within a rank of likelihood, the order in which the peer lists its interfaces; IPv4 first, as its header is shorter.
-    found.sort_by_key(|candidate| (candidate.likelihood, candidate.to.is_ipv6()));
-    let mut seen = Vec::with_capacity(found.len());
-    found.retain(|candidate| {
-        let new = !seen.contains(&candidate.to);
-        seen.push(candidate.to);
-        new
-    });
-    found.truncate(CANDIDATES_MAX);
-    found
+    found.sort_by_cached_key(|candidate| (candidate.likelihood, candidate.to.is_ipv6(), distance(candidate)));
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|candidate| seen.insert(candidate.to));
+    let count = found.len();
+    let kept = spread(found, CANDIDATES_MAX, |candidate| (candidate.likelihood, candidate.to.is_ipv6()));
+    let left_out = u32::try_from(count - kept.len()).unwrap_or(u32::MAX);
+    (kept, left_out.saturating_add(theirs.left_out))
 }
 
 fn candidates_at(mine: &Reachable, theirs: &Reachable, address: &Address, together: bool) -> Vec<Candidate> {
@@ -220,7 +252,7 @@ fn candidates_at(mine: &Reachable, theirs: &Reachable, address: &Address, togeth
         return if together { vec![candidate(plain, Likelihood::Loopback)] } else { Vec::new() };
     }
     // Another host's address that is also ours (every docker0 has 172.17.0.1) would reach ourselves.
-    if !together && !is_link_local(address.address) && mine.addresses.iter().any(|own| own.address == address.address) {
+    if !together && !is_scoped(address.address) && mine.addresses.iter().any(|own| own.address == address.address) {
         return Vec::new();
     }
     if let IpAddr::V6(v6) = address.address
@@ -243,7 +275,13 @@ fn candidates_at(mine: &Reachable, theirs: &Reachable, address: &Address, togeth
 /// interfaces that looks like a cable and has a link-local address.
 fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = SocketAddr> {
     let linked = |own: &&Address| own.address.is_ipv6() && is_link_local(own.address) && !is_virtual(&own.interface);
-    mine.addresses.iter().filter(linked).map(move |own| SocketAddr::V6(SocketAddrV6::new(v6, port, 0, own.index)))
+    // An interface that has the address itself (bridges with equal MAC addresses do) would lead back here.
+    let own = move |index| mine.addresses.iter().any(|own| own.index == index && own.address == IpAddr::V6(v6));
+    mine.addresses
+        .iter()
+        .filter(linked)
+        .filter(move |linked| !own(linked.index))
+        .map(move |own| SocketAddr::V6(SocketAddrV6::new(v6, port, 0, own.index)))
 }
 
 /// Loopback only, for a job of one host that publishes nothing else (tests, one node).
@@ -256,6 +294,7 @@ pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
         addresses: vec![lo(Ipv4Addr::LOCALHOST.into(), 8), lo(Ipv6Addr::LOCALHOST.into(), 128)],
         callable: None,
         processors: None,
+        left_out: 0,
     }
 }
 
@@ -267,64 +306,6 @@ pub fn processors_here<'a>(
 ) -> impl Iterator<Item = Vec<CpuId>> + 'a {
     let here = others.iter().flatten().filter(|theirs| theirs.host.boot_id == me.host.boot_id);
     here.map(|theirs| theirs.processors.as_deref().and_then(parse_cpulist).unwrap_or_else(|| mine.to_vec()))
-}
-
-/// One line of the matrix of what was tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
-    /// Who sent.
-    pub from: u32,
-    /// Whom it wanted to reach.
-    pub to: u32,
-    /// At which address.
-    pub address: SocketAddr,
-    /// The peer's interface with that address.
-    pub interface: String,
-    /// What happened, e.g. `no answer in 3 s`.
-    pub result: String,
-}
-
-/// No pair of addresses works between some nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreachable {
-    /// Everything that was tried, in order.
-    pub tried: Vec<Tried>,
-}
-
-impl std::error::Error for Unreachable {}
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut peers: Vec<u32> = self.tried.iter().map(|tried| tried.to).collect();
-        peers.sort_unstable();
-        peers.dedup();
-        let peers: Vec<String> = peers.iter().map(u32::to_string).collect();
-        if self.tried.is_empty() {
-            f.write_str("a node cannot be reached: it published no address of a family that this node has")?;
-        } else {
-            writeln!(
-                f,
-                "node{} {} cannot be reached over UDP. Tried:",
-                if peers.len() > 1 { "s" } else { "" },
-                peers.join(", ")
-            )?;
-            let address = self.tried.iter().map(|tried| tried.address.to_string().len()).max().unwrap_or(0).max(7);
-            let interface = self.tried.iter().map(|tried| tried.interface.len()).max().unwrap_or(0).max(9);
-            writeln!(f, "  from    to  {:address$}  {:interface$}  result", "address", "interface")?;
-            for tried in &self.tried {
-                let to = tried.address.to_string();
-                writeln!(
-                    f,
-                    "  {:>4}  {:>4}  {to:address$}  {:interface$}  {}",
-                    tried.from, tried.to, tried.interface, tried.result
-                )?;
-            }
-        }
-        f.write_str(
-            "What to do: let UDP through between these hosts (`oikaze run --ports A-B` keeps to a range that a firewall leaves open), \
-             and check with `ip addr` and `ping` that they share a network",
-        )
-    }
 }
 
 #[cfg(test)]

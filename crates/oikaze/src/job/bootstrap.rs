@@ -159,7 +159,9 @@ impl Bootstrap for Alone {
         }
         match state.values.get(key) {
             Some(old) if old != value => {
-                return Err(JobError::Refused { why: format!("key {key:?} was published before with another value") });
+                return Err(JobError::Refused {
+                    why: format!("{key:?} has another value already, and what is published does not change"),
+                });
             }
             _ => state.values.insert(key.to_owned(), value.to_vec()),
         };
@@ -180,7 +182,7 @@ impl Bootstrap for Alone {
             }
             let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
                 let missing = "nobody published it".to_owned();
-                return Err(JobError::TimedOut { what: format!("the value under key {key:?}"), limit: timeout, missing });
+                return Err(JobError::TimedOut { what: format!("publication of {key:?}"), limit: timeout, missing });
             };
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -20,14 +20,15 @@ pub enum JobError {
         /// What it should hold.
         needed: &'static str,
     },
-    /// None of the store's addresses could be reached.
-    #[error(
-        "the job's store cannot be reached (tried {tried}): the launcher has ended, or a firewall is between; \
-         check that this host can open TCP connections to one of these addresses, or give `oikaze run --ports A-B` an open range"
-    )]
+    /// None of the launcher's addresses could be reached.
+    #[error("joining the job: the launcher was not reached in {:.1} s (tried {tried}). What to do: {remedy}", waited.as_secs_f64())]
     StoreUnreachable {
-        /// `address: why` for each.
+        /// `address: cause` for each.
         tried: String,
+        /// Remedies of these causes.
+        remedy: String,
+        /// Time of all attempts together.
+        waited: Duration,
     },
     /// The other end of the connection is not the store of this job.
     #[error("{address} does not prove that it knows this job's secret: OIKAZE_SECRET or OIKAZE_STORE is of another job")]
@@ -94,6 +95,17 @@ pub enum JobError {
         /// How long it was waited for.
         limit: Duration,
     },
+    /// A node that began to join does not go on.
+    #[error(
+        "joining the job: node {rank} began to join, but did not go on within {limit:?}. It is stopped, or the path between it \
+         and the launcher loses many packets: `ping` shows the loss, OIKAZE_TIMEOUT (milliseconds) allows for more time"
+    )]
+    Stalled {
+        /// Rank of that node.
+        rank: u32,
+        /// Time that it was given.
+        limit: Duration,
+    },
     /// A node that cannot be in one job with this one.
     #[error("node {rank} and this one cannot be in one job: {why}")]
     Misfit {
@@ -113,15 +125,13 @@ pub enum JobError {
         max: usize,
     },
     /// What a node published could not be understood.
-    #[error(
-        "node {rank} published something that cannot be understood under {key:?} ({why}): all nodes must run the same release"
-    )]
+    #[error("joining the job: what node {rank} says of {what} cannot be understood ({why}): run the same release on all nodes")]
     Malformed {
-        /// Who.
+        /// Rank of that node.
         rank: u32,
-        /// Where.
-        key: String,
-        /// Why.
+        /// Subject of what it published.
+        what: &'static str,
+        /// Where the text departs from what was expected.
         why: String,
     },
     /// No pair of addresses works.

@@ -12,6 +12,7 @@ pub mod environment;
 mod error;
 pub mod launch;
 pub(crate) mod neighbours;
+pub(crate) mod reason;
 mod secret;
 pub mod store;
 
@@ -21,6 +22,9 @@ pub use environment::Settings;
 pub use error::JobError;
 pub use oikaze_os::link::Ports;
 pub use secret::{SECRET_LEN, Secret};
+
+/// Time for the nodes of a job to find one another, unless the job has a time limit of its own (`OIKAZE_TIMEOUT`).
+pub(crate) const MEET_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Find this process's job. Without any launcher: a job of one node.
 ///

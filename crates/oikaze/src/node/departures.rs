@@ -1,6 +1,6 @@
 //! Nodes that leave or die, and the waits that end because of that (spec/ending.md).
 //!
-//! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead*. A wait ends with an error as soon as only
+//! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait ends with an error as soon as only
 //! nodes that are leaving or dead could satisfy it.
 
 use super::{Node, lock, mailbox};
@@ -56,7 +56,7 @@ impl Inside {
         death != Death::Closed || !self.leaving.contains_key(&rank)
     }
 
-    /// Why this node does not do any more what is needed.
+    /// Why this node does not do any more what is needed (END-2.1).
     fn end_of(&self, peer: Rank, needs: Needs) -> Option<Failure> {
         if let Some(death) = self.death_of(peer).filter(|death| self.is_lost(peer, *death)) {
             return Some(Failure::PeerLost { peer, death });
@@ -92,7 +92,7 @@ impl Node {
         self.look(|inside| inside.death_of(rank))
     }
 
-    /// Nodes that are gone without having left in order, in the order in which that became known.
+    /// Nodes that are gone without having left in order, in the order in which that became known (END-4.2).
     pub fn lost(&self) -> Vec<Rank> {
         let lost = |inside: &Inside| {
             let lost = inside.dead.iter().filter(|(rank, death)| inside.is_lost(*rank, *death));

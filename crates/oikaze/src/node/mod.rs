@@ -304,7 +304,7 @@ impl Node {
         }
     }
 
-    /// Something was settled that no turn knew of.
+    /// Something was settled that no turn knew of; whoever waits for it wakes up at once (END-2.4).
     pub fn tell_waiters(&self) {
         if self.is_forked() {
             return;

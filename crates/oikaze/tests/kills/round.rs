@@ -1,5 +1,6 @@
 //! One try: a job of real processes, one of them killed, the others watched until they end.
 
+use oikaze::job::NodeEnd;
 use oikaze::job::environment::{Place, new_incarnation, to_variables};
 use oikaze::job::store::Server;
 use oikaze::job::{Secret, Settings};
@@ -161,7 +162,8 @@ impl Running {
         node.kill().unwrap();
         node.wait().unwrap();
         // What a launcher does.
-        self.server.abort(&format!("node {victim} was killed by signal 9 (SIGKILL)"));
+        let how = "was killed by signal 9 (SIGKILL)".to_owned();
+        self.server.ended(NodeEnd { rank: victim, how, success: false });
         killed
     }
 

@@ -3,7 +3,6 @@
 use super::Class;
 use crate::wire::{Misfit, Refuse};
 use core::fmt;
-use core::time::Duration;
 
 pub use crate::wire::CloseReason;
 
@@ -96,25 +95,27 @@ impl core::fmt::Display for HandshakeRefusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stuck {
     /// Datagrams in flight.
-    pub datagrams: usize,
+    pub datagrams: u32,
     /// Messages posted and not settled.
-    pub messages: usize,
-    /// Class and body length of the oldest of them.
-    pub oldest: Option<(Class, u64)>,
-    /// How long nothing was acknowledged.
-    pub lasted: Duration,
+    pub messages: u32,
+    /// Class of the oldest of them.
+    pub oldest: Option<Class>,
+    /// Bytes of its body.
+    pub oldest_len: u64,
+    /// How long nothing was acknowledged, in milliseconds.
+    pub lasted_ms: u32,
     /// It is the bulk lane; the small one may work.
     pub bulk: bool,
 }
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stuck { datagrams, messages, oldest, lasted, bulk } = self;
+        let Stuck { datagrams, messages, oldest, oldest_len, lasted_ms, bulk } = self;
         let lane = if *bulk { "bulk" } else { "small" };
-        let seconds = lasted.as_secs_f64();
+        let seconds = f64::from(*lasted_ms) / 1e3;
         write!(f, "has acknowledged nothing of {datagrams} {lane} datagrams for {seconds:.1} s; {messages} messages wait")?;
-        if let Some((class, len)) = oldest {
-            write!(f, " (oldest: {class:?}, {len} bytes)")?;
+        if let Some(class) = oldest {
+            write!(f, " (oldest: {class:?}, {oldest_len} bytes)")?;
         }
         f.write_str(
             ": something on the way loses them or their acknowledgements; look for a firewall, a narrow MTU or a broken offload \

@@ -13,7 +13,7 @@ pub(super) struct Progress {
     /// Parts of messages were sent and have not all been acknowledged. They may count as lost and wait to be sent again.
     content: bool,
     /// Datagrams in flight that carry parts of messages.
-    carriers: usize,
+    carriers: u32,
 }
 
 impl Progress {
@@ -21,7 +21,7 @@ impl Progress {
     pub fn sent(&mut self, now: Time, carries_content: bool) {
         self.since.get_or_insert(now);
         self.content |= carries_content;
-        self.carriers += usize::from(carries_content);
+        self.carriers += u32::from(carries_content);
     }
 
     /// A datagram that carried parts of messages was acknowledged or counts as lost.

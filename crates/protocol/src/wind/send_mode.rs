@@ -6,7 +6,6 @@
 
 use crate::limits::{FAST_PATH_LOST_MIN, FAST_PATH_RETRY_MAX, FAST_PATH_RETRY_MIN, FAST_PATH_ROUNDS, FAST_PATH_WEIGHT};
 use crate::time::Time;
-use core::time::Duration;
 
 /// How the link may send a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,21 +37,21 @@ pub(super) struct FastPath {
     /// Datagrams lost that took it, less [`FAST_PATH_WEIGHT`] times those that arrived.
     score: u32,
     /// Times in a row that what took it was lost while others arrived.
-    rounds: u32,
+    rounds: u16,
     /// A loss counts as a new round only if its datagram was sent later, …
     round_began: Time,
     /// … and something arrived meanwhile that did not take it.
     other_arrived: bool,
-    /// It is not used until then.
-    avoided_until: Option<Time>,
-    /// How long it is avoided next time.
-    pause: Duration,
+    /// It is not used until then; time 0 if it is in use.
+    avoided_until: Time,
+    /// Times in a row that it was found to lose what takes it. Each doubles the time until it is tried again.
+    failures: u8,
 }
 
 impl Default for FastPath {
     fn default() -> FastPath {
         let (score, rounds, round_began, other_arrived) = (0, 0, Time(0), false);
-        FastPath { score, rounds, round_began, other_arrived, avoided_until: None, pause: FAST_PATH_RETRY_MIN }
+        FastPath { score, rounds, round_began, other_arrived, avoided_until: Time(0), failures: 0 }
     }
 }
 
@@ -87,19 +86,19 @@ impl FastPath {
 
     /// Is it to be avoided from now on, though it was not? Also says whether that is news: not if an earlier retry failed.
     pub fn verdict(&mut self, now: Time) -> Option<bool> {
-        let failed_before = self.pause > FAST_PATH_RETRY_MIN;
+        let failed_before = self.failures > 0;
         let rounds = if failed_before { 1 } else { FAST_PATH_ROUNDS };
         let enough = self.score >= FAST_PATH_LOST_MIN || (failed_before && self.score > 0);
         if self.rounds < rounds || !enough || self.is_avoided(now) {
             return None;
         }
-        let pause = self.pause;
-        *self = FastPath { avoided_until: Some(now + pause), pause: (pause * 2).min(FAST_PATH_RETRY_MAX), ..FastPath::default() };
+        let pause = FAST_PATH_RETRY_MIN.saturating_mul(1 << self.failures.min(16)).min(FAST_PATH_RETRY_MAX);
+        *self = FastPath { avoided_until: now + pause, failures: self.failures.saturating_add(1), ..FastPath::default() };
         Some(!failed_before)
     }
 
     pub fn is_avoided(&self, now: Time) -> bool {
-        self.avoided_until.is_some_and(|until| now < until)
+        now < self.avoided_until
     }
 }
 

@@ -94,7 +94,15 @@ impl Connection {
         let flight = &self.sending[lane].flight;
         let since = flight.progress.since().filter(|since| self.liveness.stuck_at(*since) <= now)?;
         let (messages, oldest) = (self.outbox.queues().unsettled, self.outbox.oldest());
-        Some(Stuck { datagrams: flight.datagrams(), messages, oldest, lasted: now - since, bulk: lane == Lane::Bulk })
+        let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Some(Stuck {
+            datagrams: small(flight.datagrams()),
+            messages: small(messages),
+            oldest: oldest.map(|(class, _)| class),
+            oldest_len: oldest.map_or(0, |(_, len)| len),
+            lasted_ms: u32::try_from((now - since).as_millis()).unwrap_or(u32::MAX),
+            bulk: lane == Lane::Bulk,
+        })
     }
 
     /// What was lost may be gone from this lane's queue without having been sent again.

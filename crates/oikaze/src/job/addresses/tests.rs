@@ -20,6 +20,7 @@ fn node(boot_id: &str, list: &[(&str, u32, &str, u8)]) -> Reachable {
         addresses: list.iter().map(address).collect(),
         callable: None,
         processors: None,
+        left_out: 0,
     }
 }
 
@@ -100,11 +101,35 @@ fn the_matrix_says_what_was_tried_and_what_to_do() {
         interface: interface.into(),
         result: "no answer in 3 s".into(),
     };
-    let text = Unreachable { tried: vec![tried(1, "10.0.0.2:4000", "eth0"), tried(2, "[fd00::3]:4000", "eth0")] }.to_string();
-    assert!(text.starts_with("nodes 1, 2 cannot be reached"), "{text}");
+    let remedy = "let it through".to_owned();
+    let tried = vec![tried(1, "10.0.0.2:4000", "eth0"), tried(2, "[fd00::3]:4000", "eth0")];
+    let text = Unreachable { peers: vec![1, 2], tried, remedy, left_out: 3 }.to_string();
+    assert!(text.starts_with("joining the job: nodes 1, 2 cannot be reached"), "{text}");
     assert!(text.contains("     0     1  10.0.0.2:4000   eth0       no answer in 3 s"), "{text}");
-    assert!(text.contains("--ports"), "{text}");
-    assert!(Unreachable { tried: Vec::new() }.to_string().contains("no address"));
+    assert!(text.contains("3 addresses more") && text.ends_with("What to do: let it through"), "{text}");
+    assert!(Unreachable::default().to_string().contains("no address"));
+}
+
+/// WIND-11.6.
+#[test]
+fn cable_that_comes_after_many_bridges_is_a_candidate() {
+    let bridges = |third: u32| (0..70).map(move |at| (format!("foo{at}"), at + 10, format!("172.{third}.{at}.1")));
+    let host = |boot_id: &str, third: u32, cables: &[(&str, u32, &str, u8)]| {
+        let list: Vec<_> = bridges(third).collect();
+        let list = list.iter().map(|(name, index, address)| (name.as_str(), *index, address.as_str(), 24));
+        let mut node = node(boot_id, &list.chain(cables.iter().copied()).collect::<Vec<_>>());
+        node = Reachable::publishing(node.host, 4000, node.addresses);
+        node
+    };
+    // Routed: no subnet in common. Equal bridges are ourselves.
+    for third in [17, 18] {
+        let a = host("x", 17, &[("wg0", 99, "10.88.1.1", 24), ("wg0", 99, "fd00:1::1", 64)]);
+        let b = host("y", third, &[("wg0", 99, "10.88.2.1", 24), ("wg0", 99, "fd00:2::1", 64)]);
+        let (found, left_out) = choose(&a, &b);
+        let has = |address: &str| found.iter().any(|candidate| candidate.to.ip().to_string() == address);
+        assert!(has("10.88.2.1") && has("fd00:2::1"), "{found:?}");
+        assert_eq!(left_out > 0, third == 18);
+    }
 }
 
 /// The oracle of `same_subnet`: bit by bit.
@@ -131,6 +156,7 @@ proptest! {
             port: 5,
             callable: None,
             processors: None,
+        left_out: 0,
             addresses: list.iter().map(|&(which, low, prefix)| {
                 let [high, low8] = low.to_be_bytes();
                 let address = match which {

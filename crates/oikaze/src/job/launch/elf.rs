@@ -150,8 +150,9 @@ mod tests {
     }
 
     fn own() -> Vec<u8> {
-        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        bytes.truncate(1 << 16);
+        let mut bytes = vec![0; 1 << 16];
+        let len = File::open(std::env::current_exe().unwrap()).and_then(|own| own.read_at(&mut bytes, 0)).unwrap();
+        bytes.truncate(len);
         bytes
     }
 

@@ -15,9 +15,10 @@ use super::{
     Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind, bind_everywhere, forward_signals,
     stop_myself, stops, take_signals,
 };
+use crate::job::addresses;
 use crate::job::clock::{Clock, TICK};
 use crate::job::environment::{self, new_incarnation};
-use crate::job::store::{Notice, Server, server};
+use crate::job::store::{Notice, Server};
 use crate::job::{Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
@@ -190,7 +191,7 @@ fn open_store(options: &Options, network: Option<&Network>) -> Result<(TcpListen
         return Ok((listener, at));
     }
     let listener = bind_everywhere(&ports).map_err(failed)?;
-    let at = server::published(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let at = addresses::of_store(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     Ok((listener, at))
 }
 
@@ -264,7 +265,14 @@ impl Job {
         let mut drain_until = None;
         loop {
             let now = clock.now();
-            for (rank, how) in self.crew.reap(&mut self.guard) {
+            let ended = self.crew.reap(&mut self.guard);
+            // The notice of an abort is in the inbox before any node ends because of it (LAUNCH-3.1).
+            let mut has_taken = false;
+            while let Ok(event) = inbox.try_recv() {
+                self.take(event, now, &mut policy);
+                has_taken = true;
+            }
+            for (rank, how) in ended {
                 policy.ended(now, rank, &how);
             }
             policy.timeout(now);
@@ -285,6 +293,10 @@ impl Job {
                     return policy.status();
                 }
                 drain_until = Some(now + DRAIN_TIME);
+            }
+            if has_taken {
+                // A SIGCHLD among these may be of a node that has not been reaped.
+                continue;
             }
             let deadline = drain_until.or_else(|| policy.next_timeout());
             let event = match deadline {

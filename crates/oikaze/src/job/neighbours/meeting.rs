@@ -24,6 +24,8 @@ const HELLO: &[u8] = b"oikaze neighbour hello";
 const WELCOME: &[u8] = b"oikaze neighbour welcome";
 const NONCE: usize = 16;
 const MAC: usize = 32;
+/// Bytes of the cause in one verdict: those of all neighbours fit a value of the store.
+const VERDICT_MAX: usize = 256;
 /// Caller's rank, called rank, nonce, MAC.
 const HELLO_LEN: usize = 8 + NONCE + MAC;
 
@@ -121,7 +123,8 @@ impl<'a> Meeting<'a> {
 
     /// Say how a step went.
     pub fn tell<T>(&self, step: Step, outcomes: &BTreeMap<Rank, Result<T, Why>>) -> Result<(), JobError> {
-        let verdicts = outcomes.iter().map(|(rank, outcome)| (*rank, outcome.as_ref().err().cloned()));
+        let verdicts =
+            outcomes.iter().map(|(rank, outcome)| (*rank, outcome.as_ref().err().map(|why| clip(why, VERDICT_MAX).to_owned())));
         let text = serde_json::to_vec(&Verdicts(verdicts.collect())).map_err(|why| JobError::System {
             doing: "write this node's neighbours as JSON".into(),
             source: io::Error::other(why),
@@ -137,10 +140,14 @@ impl<'a> Meeting<'a> {
             Err(JobError::TimedOut { .. }) if step != Step::Used => {
                 return Ok(Err(format!("it took too long to say whom it has {} (stopped, or on a busy machine)", step.name())));
             }
+            Err(JobError::TimedOut { .. }) => return Err(JobError::Stalled { rank, limit: within }),
             Err(why) => return Err(why),
         };
-        let told: Verdicts =
-            serde_json::from_slice(&text).map_err(|why| JobError::Malformed { rank, key, why: why.to_string() })?;
+        let told: Verdicts = serde_json::from_slice(&text).map_err(|why| JobError::Malformed {
+            rank,
+            what: "the nodes it shares memory with",
+            why: why.to_string(),
+        })?;
         Ok(match told.0.get(&self.job.rank()) {
             Some(None) => Ok(()),
             Some(Some(why)) => Err(format!("it says: {why}")),
@@ -270,4 +277,8 @@ fn not_called(why: &io::Error) -> Why {
         remedy(why)
     };
     format!("it could not be called: {why}{what}")
+}
+
+fn clip(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or_default()
 }

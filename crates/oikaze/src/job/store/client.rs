@@ -1,24 +1,30 @@
 //! A node's end of the store: a [`Bootstrap`] over one TCP connection, used by any number of threads.
+//!
+//! `connect` opens the connection. `resume` opens another one when it is lost, and asks again for all that was not answered.
 
-use super::answering::{Answering, News, Writer};
-use super::protocol::{Greeting, LENGTH_LEN, Malformed, NONCE_LEN, Proof, Reply, Request, UNASKED, VERSION, Verdict};
+pub(super) mod answering;
+mod connect;
+mod resume;
+
+use super::protocol::{LENGTH_LEN, Reply, Request, UNASKED};
 use super::seal::{self, From, Seal};
 use crate::job::bootstrap::{Bootstrap, check_key, check_value};
 use crate::job::clock::{Clock, TICK};
 use crate::job::environment::Place;
-use crate::job::{JobError, NodeEnd, Secret, Settings};
+use crate::job::{JobError, MEET_TIME, NodeEnd, Secret, Settings};
+use answering::{Answering, News};
+use connect::{Connected, Process, Search};
 use oikaze_os::origin::Origin;
 use oikaze_os::signals::spawn;
+use resume::{Link, Unanswered};
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::channel;
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long one address may take to answer.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long the store may take for what needs no waiting.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
@@ -44,6 +50,11 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn lose(&self, why: String) {
+        self.lock().lost = Some(why);
+        self.changed.notify_all();
+    }
 }
 
 /// A connection to the store.
@@ -51,7 +62,7 @@ pub struct Client {
     place: Place,
     settings: Settings,
     shared: Arc<Shared>,
-    writer: Arc<Writer>,
+    link: Arc<Link>,
     reader: Option<JoinHandle<()>>,
     origin: Origin,
 }
@@ -62,34 +73,30 @@ impl Client {
     /// # Errors
     /// The store cannot be reached, does not prove the secret, or refuses.
     pub fn connect(place: Place, settings: Settings) -> Result<Client, JobError> {
-        let mut tried = Vec::new();
-        let mut verdict = None;
-        for (address, stream) in race(&place.store, &mut tried)? {
-            match handshake(&stream, &address, &place) {
-                Ok(key) => return Client::run(stream, key, place, settings),
-                Err(why) => {
-                    tried.push(format!("{address}: {why}"));
-                    // A refusal by the store itself says more than a stranger's silence at another address.
-                    if verdict.is_none() || matches!(why, JobError::Refused { .. } | JobError::StoreVersion { .. }) {
-                        verdict = Some(why);
-                    }
+        let limit = settings.time_limit.unwrap_or(MEET_TIME);
+        let process = Process::new()?;
+        let (addresses, unresolved) = connect::resolve(&place.store);
+        let search = Search { place: &place, process: &process, unresolved, limit, is_cancelled: &|| false };
+        let Connected { stream, address, key } = search.connect(&addresses)?;
+        let shared = Arc::new(Shared::default());
+        let (link, reading) = Link::new(stream, address, &key, process)?;
+        let link = Arc::new(link);
+        let (theirs, of_place) = ((Arc::clone(&shared), Arc::clone(&link)), place.clone());
+        let read = move || {
+            let (shared, link) = theirs;
+            let (mut stream, mut seal) = (reading, Seal::new(key, From::Store));
+            let mut answering = Answering::new(Arc::clone(&link));
+            loop {
+                let why = read_replies(&stream, &mut seal, &shared, &mut answering);
+                match link.resume(&of_place, limit) {
+                    Some(next) => (stream, seal) = next,
+                    None => return shared.lose(why),
                 }
             }
-        }
-        Err(verdict.unwrap_or_else(|| JobError::StoreUnreachable { tried: tried.join(", ") }))
-    }
-
-    fn run(stream: TcpStream, key: Secret, place: Place, settings: Settings) -> Result<Client, JobError> {
+        };
         let doing = "serve the connection to the job's store";
-        stream.set_read_timeout(None).map_err(JobError::system(doing))?;
-        let reading = stream.try_clone().map_err(JobError::system(doing))?;
-        let shared = Arc::new(Shared::default());
-        let seal = Seal::new(key.clone(), From::Store);
-        let writer = Arc::new(Writer::new(stream, Seal::new(key, From::Node)));
-        let (theirs, answering) = (Arc::clone(&shared), Answering::new(Arc::clone(&writer)));
-        let read = move || read_replies(reading, seal, &theirs, answering);
         let reader = spawn("oikaze job", read).map_err(JobError::system(doing))?;
-        Ok(Client { place, settings, shared, writer, reader: Some(reader), origin: Origin::here() })
+        Ok(Client { place, settings, shared, link, reader: Some(reader), origin: Origin::here() })
     }
 
     /// Ask and wait for the answer.
@@ -111,12 +118,16 @@ impl Client {
             state.pending.insert(id, None);
             id
         };
-        let answer = self.writer.send(&request.encode(id)).and_then(|()| self.wait(id, limit));
+        let spent = Arc::new(AtomicU64::new(0));
+        self.link.send(id, Unanswered::new(request.clone(), Arc::clone(&spent)));
+        let answer = self.wait(id, limit, &spent);
         self.shared.lock().pending.remove(&id);
+        self.link.forget(id);
         answer
     }
 
-    fn wait(&self, id: u32, limit: Duration) -> Result<Reply, JobError> {
+    /// Waits for an answer. `spent` receives the time that has passed, in milliseconds.
+    fn wait(&self, id: u32, limit: Duration, spent: &AtomicU64) -> Result<Reply, JobError> {
         // While this process and the store are stopped, no limit passes.
         let mut clock = Clock::new();
         let mut state = self.shared.lock();
@@ -130,7 +141,9 @@ impl Client {
             if let Some(why) = &state.lost {
                 return Err(JobError::StoreLost { why: why.clone() });
             }
-            let Some(left) = limit.checked_sub(clock.now()).filter(|left| !left.is_zero()) else {
+            let now = clock.now();
+            spent.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            let Some(left) = limit.checked_sub(now).filter(|left| !left.is_zero()) else {
                 return Err(JobError::StoreLost { why: format!("no answer in {limit:?}") });
             };
             state = self.shared.changed.wait_timeout(state, left.min(TICK)).unwrap_or_else(PoisonError::into_inner).0;
@@ -187,12 +200,13 @@ impl Bootstrap for Client {
 
     fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError> {
         check_key(key)?;
-        self.ask_within(&Request::Get(key.to_owned(), milliseconds(timeout)), format!("the value under key {key:?}"), timeout)
+        self.ask_within(&Request::Get(key.to_owned(), milliseconds(timeout)), format!("publication of {key:?}"), timeout)
     }
 
     fn fence(&self, name: &str, timeout: Duration) -> Result<(), JobError> {
         check_key(name)?;
-        self.ask_within(&Request::Fence(name.to_owned(), milliseconds(timeout)), format!("the fence {name:?}"), timeout).map(drop)
+        self.ask_within(&Request::Fence(name.to_owned(), milliseconds(timeout)), "the meeting of all nodes".to_owned(), timeout)
+            .map(drop)
     }
 
     fn abort(&self, why: &str) {
@@ -229,7 +243,7 @@ impl Bootstrap for Client {
     }
 
     fn on_question(&self, answer: Box<dyn Fn(&str) -> String + Send + Sync>) {
-        self.writer.answer_by(Arc::from(answer));
+        self.link.answer_by(Arc::from(answer));
     }
 
     fn ask_node(&self, rank: u32, question: &str, limit: Duration) -> Option<String> {
@@ -248,66 +262,10 @@ impl Drop for Client {
             return;
         }
         // Ends the reading thread too.
-        self.writer.shut_down();
+        self.link.close();
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
-    }
-}
-
-/// Connect to all addresses at once; yields streams as they come, so that a dead address costs nothing.
-fn race(store: &str, tried: &mut Vec<String>) -> Result<impl Iterator<Item = (SocketAddr, TcpStream)> + use<>, JobError> {
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for text in store.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-        match text.to_socket_addrs() {
-            Ok(found) => addresses.extend(found),
-            Err(why) => tried.push(format!("{text}: {why}")),
-        }
-    }
-    let (found, streams) = channel();
-    let (failed, failures) = channel();
-    for address in addresses {
-        let (found, failed) = (found.clone(), failed.clone());
-        let connect = move || match TcpStream::connect_timeout(&address, CONNECT_TIME) {
-            Ok(stream) => drop(found.send((address, stream))),
-            Err(why) => drop(failed.send(format!("{address}: {why}"))),
-        };
-        spawn("oikaze connect", connect).map_err(JobError::system("connect to the job's store"))?;
-    }
-    drop((found, failed));
-    // The first stream, or all failures when there is none.
-    let mut streams = streams.into_iter();
-    let first = streams.next();
-    if first.is_none() {
-        tried.extend(failures);
-    }
-    Ok(first.into_iter().chain(streams))
-}
-
-/// Prove the secret and let the store prove it; the connection's key.
-fn handshake(stream: &TcpStream, address: &SocketAddr, place: &Place) -> Result<Secret, JobError> {
-    let lost = |why: std::io::Error| JobError::StoreLost { why: format!("{address}: {why}") };
-    let foreign = |_: Malformed| JobError::NotOurStore { address: address.to_string() };
-    stream.set_nodelay(true).map_err(lost)?;
-    stream.set_read_timeout(Some(CONNECT_TIME)).map_err(lost)?;
-    let greeting = Greeting::decode(&read_content(stream, false).map_err(lost)?).map_err(foreign)?;
-    if greeting.version != VERSION {
-        return Err(JobError::StoreVersion { ours: VERSION, theirs: greeting.version });
-    }
-    let mut nonce = [0; NONCE_LEN];
-    getrandom::fill(&mut nonce).map_err(|why| JobError::System {
-        doing: "draw a random number".into(),
-        source: std::io::Error::other(why.to_string()),
-    })?;
-    let Place { rank, size, incarnation, .. } = *place;
-    let proof = Proof { version: VERSION, rank, size, incarnation, nonce, mac: [0; 32] }.signed(&place.secret, &greeting);
-    let mut writing = stream;
-    writing.write_all(&seal::plain(&proof.encode())).map_err(lost)?;
-    match Verdict::decode(&read_content(stream, false).map_err(lost)?).map_err(foreign)? {
-        // These words are not proven: whoever sent them could also have closed the connection. Control characters are not shown.
-        Verdict::Refused(why) => Err(JobError::Refused { why: why.replace(char::is_control, "?") }),
-        Verdict::Welcome(mac) if mac == proof.answer(&place.secret, &greeting) => Ok(proof.session(&place.secret, &greeting)),
-        Verdict::Welcome(_) => Err(JobError::NotOurStore { address: address.to_string() }),
     }
 }
 
@@ -319,21 +277,24 @@ fn read_content(mut stream: &TcpStream, sealed: bool) -> std::io::Result<Vec<u8>
     Ok(content)
 }
 
-/// The reading thread: hands each answer to its asker, records news, and passes questions to the answering thread.
-fn read_replies(stream: TcpStream, mut seal: Seal, shared: &Shared, mut answering: Answering) {
-    let why = loop {
-        let content = match read_content(&stream, true) {
+/// Hands each answer to its asker, records news, and passes questions to the answering thread, until the connection is lost;
+/// returns why.
+fn read_replies(stream: &TcpStream, seal: &mut Seal, shared: &Shared, answering: &mut Answering) -> String {
+    loop {
+        let content = match read_content(stream, true) {
             Ok(content) => content,
-            Err(why) => break why.to_string(),
+            Err(why) => return why.to_string(),
         };
         let (id, reply) = match seal.open(&content).and_then(Reply::decode) {
             Ok(read) => read,
-            Err(why) => break why.to_string(),
+            Err(why) => return why.to_string(),
         };
         let mut state = shared.lock();
         let mut news = true;
         match reply {
             Reply::Aborted(why) if id == UNASKED => _ = state.aborted.get_or_insert(why),
+            // The store tells all of them again on each connection (LAUNCH-1.4).
+            Reply::Ended(end) if state.ended.iter().any(|known| known.rank == end.rank) => continue,
             Reply::Ended(end) => state.ended.push(end),
             Reply::Question(question) => {
                 drop(state);
@@ -352,7 +313,5 @@ fn read_replies(stream: TcpStream, mut seal: Seal, shared: &Shared, mut answerin
         if news {
             shared.news.call();
         }
-    };
-    shared.lock().lost = Some(why);
-    shared.changed.notify_all();
+    }
 }

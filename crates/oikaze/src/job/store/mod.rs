@@ -3,11 +3,13 @@
 //! - [`protocol`]: frames and what they mean; bounded, checked, sealed by a key that both ends derive from the job's secret.
 //! - `seal`: frames cut from a stream, sealed by the session's key.
 //! - [`table`]: what the store decides, without I/O or clock.
-//! - `questions` and `surveys`: questions to nodes on their way. `answering`: a node's thread that answers them.
+//! - `questions` and `surveys`: questions to nodes on their way. `client::answering`: a node's thread that answers them.
+//! - `places`: which process holds which rank. `patience`: TCP's options for paths that lose packets.
 //! - [`server`]: one thread that polls all connections. [`client`]: a node's end.
 
-mod answering;
 pub mod client;
+mod patience;
+mod places;
 pub mod protocol;
 mod questions;
 mod seal;

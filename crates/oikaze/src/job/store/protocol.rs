@@ -8,7 +8,7 @@
 use crate::job::{KEY_MAX, NodeEnd, Secret, VALUE_MAX};
 
 /// Both ends must say the same.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes of the length in front of a frame.
 pub const LENGTH_LEN: usize = 4;
 /// Bytes of a frame's tag.
@@ -23,6 +23,8 @@ pub const FRAME_MAX: usize = VALUE_MAX + KEY_MAX + 64 + TAG_LEN;
 pub const HANDSHAKE_MAX: usize = 256 + TEXT_MAX;
 /// Bytes of a nonce.
 pub const NONCE_LEN: usize = 32;
+/// Bytes of the identity of a process.
+pub const PROCESS_LEN: usize = 16;
 
 const MAGIC: &[u8; 8] = b"OIKAZEST";
 
@@ -141,6 +143,10 @@ pub struct Proof {
     pub size: u32,
     /// Which start of that rank.
     pub incarnation: u64,
+    /// Identity of the process: the same for all its connections.
+    pub process: [u8; PROCESS_LEN],
+    /// Number of this proof among those of the process, from 1.
+    pub attempt: u32,
     /// Drawn for this connection.
     pub nonce: [u8; NONCE_LEN],
     /// Proves the secret over all of the above and the greeting.
@@ -167,6 +173,18 @@ impl Proof {
         secret.mac(&[b"oikaze store: store's proof", &greeting.encode(), &self.claims()])
     }
 
+    /// The store's proof that a refusal in these words is its own.
+    #[must_use]
+    pub fn refusal(&self, secret: &Secret, greeting: &Greeting, why: &str) -> [u8; 32] {
+        secret.mac(&[b"oikaze store: store's refusal", &greeting.encode(), &self.claims(), clip(why).as_bytes()])
+    }
+
+    /// Is a refusal in these words the store's own?
+    #[must_use]
+    pub fn verify_refusal(&self, secret: &Secret, greeting: &Greeting, why: &str, mac: &[u8; 32]) -> bool {
+        secret.verify(&[b"oikaze store: store's refusal", &greeting.encode(), &self.claims(), why.as_bytes()], mac)
+    }
+
     /// The key of the connection that follows.
     #[must_use]
     pub fn session(&self, secret: &Secret, greeting: &Greeting) -> Secret {
@@ -179,6 +197,8 @@ impl Proof {
         body.extend(self.rank.to_le_bytes());
         body.extend(self.size.to_le_bytes());
         body.extend(self.incarnation.to_le_bytes());
+        body.extend(self.process);
+        body.extend(self.attempt.to_le_bytes());
         body.extend(self.nonce);
         body
     }
@@ -207,9 +227,10 @@ impl Proof {
         let rank = u32::from_le_bytes(cursor.array()?);
         let size = u32::from_le_bytes(cursor.array()?);
         let incarnation = u64::from_le_bytes(cursor.array()?);
+        let (process, attempt) = (cursor.array()?, u32::from_le_bytes(cursor.array()?));
         let (nonce, mac) = (cursor.array()?, cursor.array()?);
         cursor.end()?;
-        Ok(Ok(Proof { version, rank, size, incarnation, nonce, mac }))
+        Ok(Ok(Proof { version, rank, size, incarnation, process, attempt, nonce, mac }))
     }
 }
 
@@ -218,8 +239,13 @@ impl Proof {
 pub enum Verdict {
     /// Come in; the store's proof.
     Welcome([u8; 32]),
-    /// Stay out, and why.
-    Refused(String),
+    /// Stay out.
+    Refused {
+        /// [`Proof::refusal`] if the node has proven that it knows the secret, else zeros.
+        mac: [u8; 32],
+        /// Cause.
+        why: String,
+    },
 }
 
 impl Verdict {
@@ -228,7 +254,7 @@ impl Verdict {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Verdict::Welcome(mac) => [&[0][..], mac].concat(),
-            Verdict::Refused(why) => [&[1][..], clip(why).as_bytes()].concat(),
+            Verdict::Refused { mac, why } => [&[1][..], mac, clip(why).as_bytes()].concat(),
         }
     }
 
@@ -244,7 +270,7 @@ impl Verdict {
                 cursor.end()?;
                 Ok(Verdict::Welcome(mac))
             }
-            [1] => Ok(Verdict::Refused(cursor.text()?)),
+            [1] => Ok(Verdict::Refused { mac: cursor.array()?, why: cursor.text()? }),
             _ => Err(Malformed("unknown verdict")),
         }
     }

@@ -22,6 +22,7 @@ struct Question {
     asker: Asker,
     to: Rank,
     deadline: Duration,
+    text: String,
 }
 
 /// Open questions by number. Each one is handed back exactly once, unless its asker disconnects first.
@@ -36,7 +37,7 @@ impl Questions {
     ///
     /// # Errors
     /// Too many questions are open.
-    pub fn ask(&mut self, asker: Asker, to: Rank, deadline: Duration) -> Result<u32, String> {
+    pub fn ask(&mut self, asker: Asker, to: Rank, deadline: Duration, text: String) -> Result<u32, String> {
         if let Asker::Node(rank, _) = asker {
             let of_nodes = || self.open.values().filter(|open| matches!(open.asker, Asker::Node(..)));
             let asked = of_nodes().filter(|open| matches!(open.asker, Asker::Node(of, _) if of == rank)).count();
@@ -53,7 +54,7 @@ impl Questions {
                 break;
             }
         }
-        self.open.insert(self.last, Question { asker, to, deadline });
+        self.open.insert(self.last, Question { asker, to, deadline, text });
         Ok(self.last)
     }
 
@@ -63,6 +64,11 @@ impl Questions {
             return None;
         }
         self.open.remove(&number).map(|question| (question.asker, question.to))
+    }
+
+    /// Open questions to a node: number and text.
+    pub fn open_to(&self, to: Rank) -> impl Iterator<Item = (u32, &str)> {
+        self.open.iter().filter(move |(_, open)| open.to == to).map(|(number, open)| (*number, open.text.as_str()))
     }
 
     /// Closes all questions to a node that can no longer answer.
@@ -101,7 +107,7 @@ mod tests {
     #[test]
     fn question_answered_by_another_node_stays_open() {
         let mut questions = Questions::default();
-        let number = questions.ask(Asker::Launcher(7), 1, LATE).unwrap();
+        let number = questions.ask(Asker::Launcher(7), 1, LATE, String::new()).unwrap();
         assert_eq!(questions.answered(2, number), None);
         assert_eq!(questions.answered(1, number), Some((Asker::Launcher(7), 1)));
         assert_eq!(questions.answered(1, number), None);
@@ -111,23 +117,23 @@ mod tests {
     fn questions_beyond_the_bounds_are_refused_and_the_launcher_is_exempt() {
         let mut questions = Questions::default();
         for id in 0..ASKED_MAX as u32 {
-            questions.ask(Asker::Node(0, id), 9, LATE).unwrap();
+            questions.ask(Asker::Node(0, id), 9, LATE, String::new()).unwrap();
         }
-        assert!(questions.ask(Asker::Node(0, 99), 9, LATE).is_err());
+        assert!(questions.ask(Asker::Node(0, 99), 9, LATE, String::new()).is_err());
         for id in ASKED_MAX as u32..TO_ONE_MAX as u32 {
-            questions.ask(Asker::Node(id, 1), 9, LATE).unwrap();
+            questions.ask(Asker::Node(id, 1), 9, LATE, String::new()).unwrap();
         }
-        assert!(questions.ask(Asker::Node(100, 1), 9, LATE).is_err());
-        assert!(questions.ask(Asker::Node(100, 1), 8, LATE).is_ok());
-        assert!(questions.ask(Asker::Launcher(1), 9, LATE).is_ok());
+        assert!(questions.ask(Asker::Node(100, 1), 9, LATE, String::new()).is_err());
+        assert!(questions.ask(Asker::Node(100, 1), 8, LATE, String::new()).is_ok());
+        assert!(questions.ask(Asker::Launcher(1), 9, LATE, String::new()).is_ok());
     }
 
     #[test]
     fn questions_close_by_time_and_by_disconnection() {
         let mut questions = Questions::default();
-        questions.ask(Asker::Node(0, 1), 1, Duration::from_secs(1)).unwrap();
-        questions.ask(Asker::Node(0, 2), 2, LATE).unwrap();
-        questions.ask(Asker::Node(3, 1), 0, LATE).unwrap();
+        questions.ask(Asker::Node(0, 1), 1, Duration::from_secs(1), String::new()).unwrap();
+        questions.ask(Asker::Node(0, 2), 2, LATE, String::new()).unwrap();
+        questions.ask(Asker::Node(3, 1), 0, LATE, String::new()).unwrap();
         assert_eq!(questions.next_timeout(), Some(Duration::from_secs(1)));
         assert_eq!(questions.late(Duration::from_secs(1)), [(Asker::Node(0, 1), 1)]);
         assert_eq!(questions.unanswered(2), [Asker::Node(0, 2)]);

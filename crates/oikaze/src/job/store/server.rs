@@ -1,7 +1,11 @@
 //! The store's server: one thread in the launcher polls all connections.
 
-use super::protocol::{Greeting, HANDSHAKE_MAX, NONCE_LEN, Proof, QUESTION_MAX, Reply, Request, VERSION, Verdict, clip_to};
-use super::seal::{self, From, Seal};
+mod admission;
+
+use super::patience;
+use super::places::Claim;
+use super::protocol::{Greeting, HANDSHAKE_MAX, QUESTION_MAX, Reply, Request, clip_to};
+use super::seal::{self, Seal};
 use super::surveys::{Surveys, collect};
 use super::table::{Answer, Notice, Table};
 use crate::job::clock::{Clock, TICK};
@@ -12,18 +16,12 @@ use oikaze_protocol::Rank;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Strangers have this long to prove the secret: less than nodes wait to be greeted, so that the idle keep none of them out.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(3);
-/// Strangers let in at once, beyond as many as the job has nodes; the others wait in the kernel's queue.
-const STRANGERS_MAX: usize = 64;
-/// Nobody is let in for so long after the system had no room for one.
-const REST_TIME: Duration = Duration::from_millis(100);
 /// Unread answers after which a node is no longer served.
 const UNREAD_MAX: usize = 16 << 20;
 /// The store's thread has this long beyond a question's limit to collect the answers.
@@ -72,7 +70,8 @@ impl Server {
         let (wake, woken) = UnixStream::pair().map_err(JobError::system(doing))?;
         woken.set_nonblocking(true).map_err(JobError::system(doing))?;
         let (commands, receiver) = channel();
-        let strangers_max = STRANGERS_MAX.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        admission::lengthen_queue(&listener).map_err(JobError::system(doing))?;
+        let strangers_max = admission::strangers_max();
         let (clock, rests_until, connections) = (Clock::new(), Duration::ZERO, Vec::new());
         let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, clock, rests_until, connections };
         let serve = move || doors.serve(Table::new(size), notify);
@@ -134,14 +133,17 @@ impl Drop for Server {
 enum Phase {
     /// Has been greeted, must prove the secret until then.
     Stranger(Greeting, Duration),
-    /// A node: what it writes, what we write.
-    Node(Rank, Box<(Seal, Seal)>),
+    /// A node: which connection of it, what it writes, what we write.
+    Node(Rank, Claim, Box<(Seal, Seal)>),
     /// Has been refused: is told why, then closed, at the latest then.
     Leaving(Duration),
 }
 
 struct Connection {
     stream: TcpStream,
+    /// Address of the other end.
+    from: IpAddr,
+    accepted: Duration,
     phase: Phase,
     read: Vec<u8>,
     unsent: Vec<u8>,
@@ -178,15 +180,17 @@ impl Doors {
             table.timeout(now);
             self.answer(&mut table);
             surveys.hand_out(&mut table);
+            // Before any node can know of it.
             while let Some(notice) = table.poll_notice() {
                 notify(notice);
             }
             for connection in &mut self.connections {
                 connection.flush(now);
-                if connection.closed
-                    && let Phase::Node(rank, _) = connection.phase
-                {
-                    table.disconnect(rank);
+                let Phase::Node(rank, claim, _) = &connection.phase else { continue };
+                if !table.holds(*rank, claim) {
+                    connection.closed = true;
+                } else if connection.closed {
+                    table.disconnect(*rank);
                 }
             }
             self.connections.retain(|connection| !connection.closed);
@@ -205,7 +209,7 @@ impl Doors {
         // Rounded up, so that a deadline has passed when the wait ends.
         let left = deadline.map(|deadline| (deadline.saturating_sub(now) + Duration::from_millis(1)).min(TICK));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let knock = if self.is_open(now) { PollFlags::IN } else { PollFlags::empty() };
+        let knock = if self.rests_until <= now { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, knock)];
         fds.extend(self.connections.iter().map(|connection| {
             let write = if connection.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
@@ -225,42 +229,14 @@ impl Doors {
         }
     }
 
-    /// Is there room for another stranger?
-    fn is_open(&self, now: Duration) -> bool {
-        let strangers = self.connections.iter().filter(|c| !matches!(c.phase, Phase::Node(..))).count();
-        strangers < self.strangers_max && self.rests_until <= now
-    }
-
-    fn accept(&mut self, now: Duration) {
-        while self.is_open(now) {
-            let stream = match self.listener.accept().map_err(|why| why.kind()) {
-                Ok((stream, _)) => stream,
-                Err(ErrorKind::WouldBlock) => return,
-                Err(ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
-                // No descriptor left, perhaps: whoever knocks stays in the queue, and asking again at once would be asking always.
-                Err(_) => {
-                    self.rests_until = now + REST_TIME;
-                    return;
-                }
-            };
-            let mut nonce = [0; NONCE_LEN];
-            let ready = stream.set_nonblocking(true).is_ok() && stream.set_nodelay(true).is_ok();
-            if !ready || getrandom::fill(&mut nonce).is_err() {
-                continue;
-            }
-            let greeting = Greeting { version: VERSION, nonce };
-            let unsent = seal::plain(&greeting.encode());
-            let phase = Phase::Stranger(greeting, now + HANDSHAKE_TIME);
-            self.connections.push(Connection { stream, phase, read: Vec::new(), unsent, closed: false });
-        }
-    }
-
     /// Hand the table's answers to their connections.
     fn answer(&mut self, table: &mut Table) {
         let mut at: HashMap<Rank, usize> = HashMap::new();
         for (index, connection) in self.connections.iter().enumerate() {
-            if let Phase::Node(rank, _) = connection.phase {
-                at.insert(rank, index);
+            if let Phase::Node(rank, claim, _) = &connection.phase
+                && table.holds(*rank, claim)
+            {
+                at.insert(*rank, index);
             }
         }
         while let Some((rank, id, reply)) = table.poll_reply() {
@@ -273,7 +249,7 @@ impl Doors {
 
 impl Connection {
     fn push(&mut self, id: u32, reply: &Reply) {
-        let Phase::Node(_, seals) = &mut self.phase else { return };
+        let Phase::Node(_, _, seals) = &mut self.phase else { return };
         self.unsent.extend(seals.1.frame(&reply.encode(id)));
         self.closed |= self.unsent.len() > UNREAD_MAX;
     }
@@ -315,19 +291,16 @@ impl Connection {
     fn content(&mut self, content: &[u8], now: Duration, secret: &Secret, table: &mut Table) {
         match &mut self.phase {
             Phase::Leaving(_) => {}
-            Phase::Node(rank, seals) => match seals.0.open(content).and_then(Request::decode) {
+            Phase::Node(rank, _, seals) => match seals.0.open(content).and_then(Request::decode) {
                 Ok((id, request)) => table.request(now, *rank, id, request),
                 Err(_) => self.closed = true,
             },
             Phase::Stranger(greeting, _) => {
-                let (phase, verdict) = match admit(content, greeting, secret, table) {
-                    Ok((proof, answer)) => {
-                        let key = proof.session(secret, greeting);
-                        let seals = (Seal::new(key.clone(), From::Node), Seal::new(key, From::Store));
-                        (Phase::Node(proof.rank, Box::new(seals)), Verdict::Welcome(answer))
-                    }
-                    Err(why) => (Phase::Leaving(now + HANDSHAKE_TIME), Verdict::Refused(why)),
-                };
+                let (phase, verdict) = admission::judge(content, greeting, now, secret, table);
+                if matches!(phase, Phase::Node(..)) {
+                    // Without these options a lossy path is slower, no more.
+                    let _ = patience::notice_stalls(&self.stream);
+                }
                 self.phase = phase;
                 self.unsent.extend(seal::plain(&verdict.encode()));
             }
@@ -350,36 +323,4 @@ impl Connection {
             Phase::Node(..) => {}
         }
     }
-}
-
-/// Judge a stranger's proof.
-fn admit(content: &[u8], greeting: &Greeting, secret: &Secret, table: &mut Table) -> Result<(Proof, [u8; 32]), String> {
-    let proof = match Proof::decode(content) {
-        Ok(Ok(proof)) => proof,
-        Ok(Err(theirs)) => {
-            return Err(format!(
-                "it speaks version {theirs} of the store's protocol, the launcher {VERSION}: build both from one release"
-            ));
-        }
-        Err(why) => return Err(why.to_string()),
-    };
-    if !proof.verify(secret, greeting) {
-        return Err("it does not know this job's secret (OIKAZE_SECRET is of another job)".into());
-    }
-    table.connect(proof.rank, proof.size)?;
-    let answer = proof.answer(secret, greeting);
-    Ok((proof, answer))
-}
-
-/// Where nodes can reach a store on `port` from other hosts: all of this host's addresses that mean something there, loopback last.
-///
-/// # Errors
-/// The system does not list its interfaces.
-pub fn published(port: u16) -> Result<Vec<SocketAddr>, JobError> {
-    let all = oikaze_os::interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
-    let local_only = |address: std::net::IpAddr| matches!(address, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
-    let mut found: Vec<_> =
-        all.iter().filter(|i| i.up && !local_only(i.address)).map(|i| SocketAddr::new(i.address, port)).collect();
-    found.sort_by_key(|address| (address.ip().is_loopback(), address.is_ipv6()));
-    Ok(found)
 }

@@ -1,5 +1,6 @@
 //! What the store decides: values, fences, ends of processes, who waits for what. No I/O, no clock; time is an argument.
 
+use super::places::{Claim, Places};
 use super::protocol::{Reply, Request, UNASKED};
 use super::questions::{Asker, Questions};
 use crate::job::NodeEnd;
@@ -11,6 +12,8 @@ use std::time::Duration;
 pub const BYTES_MAX: usize = 256 << 20;
 /// Requests of one node that wait at once.
 pub const WAITING_MAX: usize = 64;
+/// Settled fences of one node that are remembered, should their answers be lost with a connection.
+const SETTLED_MAX: usize = 2 * WAITING_MAX;
 /// The longest wait that is taken literally (about 31 years).
 const LIMIT_MAX: u64 = 1_000_000_000_000;
 
@@ -35,7 +38,9 @@ pub struct Table {
     bytes: usize,
     waiting: Vec<Waiting>,
     ended: BTreeMap<Rank, NodeEnd>,
-    connected: BTreeSet<Rank>,
+    places: Places,
+    /// Requests for fences that all nodes have come to. Asked again after a loss, they are answered as before (WIND-11.3).
+    settled: HashMap<Rank, VecDeque<u32>>,
     aborted: Option<String>,
     questions: Questions,
     replies: VecDeque<(Rank, u32, Reply)>,
@@ -73,7 +78,8 @@ impl Table {
             bytes: 0,
             waiting: Vec::new(),
             ended: BTreeMap::new(),
-            connected: BTreeSet::new(),
+            places: Places::default(),
+            settled: HashMap::new(),
             aborted: None,
             questions: Questions::default(),
             replies: VecDeque::new(),
@@ -92,19 +98,30 @@ impl Table {
     ///
     /// # Errors
     /// Why not.
-    pub fn connect(&mut self, rank: Rank, size: u32) -> Result<(), String> {
+    pub fn connect(&mut self, rank: Rank, size: u32, claim: Claim) -> Result<(), String> {
         if size != self.size {
             return Err(format!("it was told that the job has {size} nodes, but it has {}", self.size));
         }
         if rank >= self.size {
             return Err(format!("rank {rank} is out of range: the job has {} nodes, 0 to {}", self.size, self.size - 1));
         }
-        if self.connected.contains(&rank) {
-            return Err(format!(
-                "node {rank} has joined already: only one process may join as one node (did a child of it try, too?)"
-            ));
+        let taken = self.places.take(rank, claim);
+        let is_same_process = match &self.aborted {
+            Some(why) => taken.map_err(|_| format!("the job was ended: {why}"))?,
+            None => taken?,
+        };
+        // The process asks again for all that it still waits for.
+        self.forget(rank);
+        if is_same_process {
+            // An answer that was lost is given again (LAUNCH-2.4).
+            let again =
+                self.questions.open_to(rank).map(|(number, question)| (rank, number, Reply::Question(question.to_owned())));
+            self.replies.extend(again);
+        } else {
+            self.settled.remove(&rank);
+            self.unanswered(rank);
         }
-        self.connected.insert(rank);
+        // All ends so far, also for a process that has heard some of them (LAUNCH-1.4).
         for end in self.ended.values() {
             self.replies.push_back((rank, UNASKED, Reply::Ended(end.clone())));
         }
@@ -116,11 +133,21 @@ impl Table {
 
     /// A node's connection is gone; what it waited for is forgotten.
     pub fn disconnect(&mut self, rank: Rank) {
-        self.connected.remove(&rank);
+        self.places.leave(rank);
+        self.forget(rank);
+        self.unanswered(rank);
+    }
+
+    /// Returns true while the connection is the newest of its rank.
+    #[must_use]
+    pub fn holds(&self, rank: Rank, claim: &Claim) -> bool {
+        self.places.holds(rank, claim)
+    }
+
+    fn forget(&mut self, rank: Rank) {
         self.waiting.retain(|waiting| waiting.rank != rank);
         self.replies.retain(|(to, _, _)| *to != rank);
         self.questions.forget(rank);
-        self.unanswered(rank);
     }
 
     /// A node asks.
@@ -148,12 +175,13 @@ impl Table {
         match request {
             Request::Put(key, value) => {
                 let reply = self.put(&key, value);
+                self.places.published(rank);
                 self.reply(rank, id, reply);
             }
             Request::Get(key, limit) => match self.values.get(&key) {
                 Some(value) => self.replies.push_back((rank, id, Reply::Done(value.clone()))),
                 None if let Some(end) = self.publisher_ended(&key) => self.reply(rank, id, Reply::Gone(end.clone())),
-                None if self.is_last(rank) => self.reply(rank, id, alone(&key)),
+                None if self.is_last(rank) => self.reply(rank, id, alone()),
                 None => self.wait(rank, id, On::Value, key, now, limit),
             },
             Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
@@ -175,10 +203,10 @@ impl Table {
     }
 
     fn ask_node(&mut self, deadline: Duration, asker: Asker, to: Rank, question: String) {
-        if !self.connected.contains(&to) || self.ended.contains_key(&to) {
+        if !self.places.is_connected(to) || self.ended.contains_key(&to) {
             return self.answer(asker, to, Err(format!("node {to} is not connected")));
         }
-        match self.questions.ask(asker, to, deadline) {
+        match self.questions.ask(asker, to, deadline, question.clone()) {
             Ok(number) => self.replies.push_back((to, number, Reply::Question(question))),
             Err(why) => self.answer(asker, to, Err(why)),
         }
@@ -214,7 +242,7 @@ impl Table {
             return if *old == value {
                 Reply::Done(Vec::new())
             } else {
-                Reply::Refused(format!("key {key:?} was published before with another value"))
+                Reply::Refused(format!("{key:?} has another value already, and what is published does not change"))
             };
         }
         let more = key.len() + value.len();
@@ -244,13 +272,17 @@ impl Table {
     }
 
     fn fence(&mut self, now: Duration, rank: Rank, id: u32, name: String, limit: u64) {
+        if self.settled.get(&rank).is_some_and(|settled| settled.contains(&id)) {
+            return self.reply(rank, id, Reply::Done(Vec::new()));
+        }
         if self.at_fence(&name).any(|there| there == rank) {
-            let why = format!("node {rank} waits at fence {name:?} already");
+            let why = format!("node {rank} waits for all nodes already, in another thread");
             return self.reply(rank, id, Reply::Refused(why));
         }
         let here: Vec<Rank> = self.at_fence(&name).collect();
         if here.len() + 1 == self.size as usize {
             self.settle_fence(&name, &Reply::Done(Vec::new()));
+            self.remember(rank, id);
             return self.reply(rank, id, Reply::Done(Vec::new()));
         }
         if let Some((_, end)) = self.ended.iter().find(|(gone, _)| **gone != rank && !here.contains(gone)) {
@@ -266,14 +298,24 @@ impl Table {
     }
 
     fn settle_fence(&mut self, name: &str, reply: &Reply) {
-        let replies = &mut self.replies;
-        self.waiting.retain(|waiting| {
-            let meant = waiting.on == On::Fence && waiting.name == name;
-            if meant {
-                replies.push_back((waiting.rank, waiting.id, reply.clone()));
+        let waiting = std::mem::take(&mut self.waiting);
+        let meant = |waiting: &Waiting| waiting.on == On::Fence && waiting.name == name;
+        let (settled, rest): (Vec<Waiting>, _) = waiting.into_iter().partition(meant);
+        self.waiting = rest;
+        for Waiting { rank, id, .. } in settled {
+            if matches!(reply, Reply::Done(_)) {
+                self.remember(rank, id);
             }
-            !meant
-        });
+            self.reply(rank, id, reply.clone());
+        }
+    }
+
+    fn remember(&mut self, rank: Rank, id: u32) {
+        let settled = self.settled.entry(rank).or_default();
+        settled.push_back(id);
+        if settled.len() > SETTLED_MAX {
+            settled.pop_front();
+        }
     }
 
     /// Records that the process of a node has ended, and tells all connected nodes (LAUNCH-1.1). Waits that need this node fail: fences to
@@ -284,8 +326,8 @@ impl Table {
         if self.ended.contains_key(&rank) {
             return;
         }
-        for to in self.connected.iter().filter(|&&to| to != rank) {
-            self.replies.push_back((*to, UNASKED, Reply::Ended(end.clone())));
+        for to in self.places.connected().filter(|&to| to != rank) {
+            self.replies.push_back((to, UNASKED, Reply::Ended(end.clone())));
         }
         self.ended.insert(rank, end.clone());
         self.unanswered(rank);
@@ -302,7 +344,7 @@ impl Table {
         self.waiting = rest;
         let vain: Vec<Waiting> = vain;
         for waiting in vain {
-            self.reply(waiting.rank, waiting.id, alone(&waiting.name));
+            self.reply(waiting.rank, waiting.id, alone());
         }
         let mut names: Vec<String> =
             self.waiting.iter().filter(|waiting| waiting.on == On::Fence).map(|waiting| waiting.name.clone()).collect();
@@ -327,8 +369,8 @@ impl Table {
         }
         self.aborted = Some(why.to_owned());
         // The news first: who returns from a failed wait knows the reason already.
-        for rank in &self.connected {
-            self.replies.push_back((*rank, UNASKED, Reply::Aborted(why.to_owned())));
+        for rank in self.places.connected() {
+            self.replies.push_back((rank, UNASKED, Reply::Aborted(why.to_owned())));
         }
         for waiting in self.waiting.drain(..) {
             self.replies.push_back((waiting.rank, waiting.id, Reply::Aborted(why.to_owned())));
@@ -388,6 +430,6 @@ fn publisher(key: &str) -> Option<Rank> {
     key.split('/').nth(1)?.parse().ok()
 }
 
-fn alone(key: &str) -> Reply {
-    Reply::Aborted(format!("all other nodes have ended, nobody is left to publish {key:?}"))
+fn alone() -> Reply {
+    Reply::Aborted("all other nodes have ended, and this one still waits for them".to_owned())
 }

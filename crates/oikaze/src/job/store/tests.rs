@@ -1,7 +1,9 @@
 //! The store over real sockets, and its decisions against a dumb oracle.
 
+mod connections;
 mod ends;
 
+use super::places::Claim;
 use super::protocol::{Greeting, NONCE_LEN, Proof, Reply, Request, VERSION, Verdict};
 use super::seal::{self, From, Seal};
 use super::table::Table;
@@ -162,7 +164,17 @@ fn another_version_is_named_by_both_ends() {
     assert!(said.contains(&format!("store speaks version {}", VERSION + 1)), "{said}");
 
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    let mut older = Proof { version: VERSION, rank: 0, size: 1, incarnation: 1, nonce: [0; NONCE_LEN], mac: [0; 32] }.encode();
+    let mut older = Proof {
+        version: VERSION,
+        rank: 0,
+        size: 1,
+        incarnation: 1,
+        process: [0; 16],
+        attempt: 1,
+        nonce: [0; NONCE_LEN],
+        mac: [0; 32],
+    }
+    .encode();
     older[8] = 0;
     stream.write_all(&seal::plain(&older)).unwrap();
     let mut said = Vec::new();
@@ -282,7 +294,7 @@ proptest! {
     fn the_table_answers_everything_once(steps in proptest::collection::vec((0u32..3, request(), 0u64..8), 0..60)) {
         let mut table = Table::new(3);
         for rank in 0..3 {
-            table.connect(rank, 3).unwrap();
+            table.connect(rank, 3, Claim { process: [rank as u8; 16], attempt: 1 }).unwrap();
         }
         let mut values: HashMap<String, Vec<u8>> = HashMap::new();
         let mut asked = HashSet::new();

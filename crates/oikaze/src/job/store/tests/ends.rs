@@ -1,9 +1,10 @@
 //! News of ended processes, and questions, over real sockets.
 
+use super::connections::{Relay, relay};
 use super::*;
 use crate::job::NodeEnd;
 use crate::job::store::Notice;
-use crate::job::store::answering::NO_ANSWER;
+use crate::job::store::client::answering::NO_ANSWER;
 use crate::job::store::protocol::QUESTION_MAX;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -136,4 +137,60 @@ fn launcher_asks_all_and_hears_who_answers() {
     let answers = server.ask_all("doing", LONG);
     let expected = [(0, Some("doing: counting".to_owned())), (1, Some(NO_ANSWER.to_owned())), (2, None)];
     assert_eq!(answers, expected);
+}
+
+/// LAUNCH-1.4: an end that comes while a node has no connection reaches it over the next one, and none counts twice.
+#[test]
+fn node_that_connects_again_hears_each_end_once() {
+    let server = serve(4);
+    let Relay { store, step, relay } = relay(server.port());
+    let node = Client::connect(Place { store, ..place(&server, 0, 4) }, Settings::default()).unwrap();
+    let calls = hear(&node);
+    server.ended(killed(1));
+    wait_for_end(&node, &calls, &killed(1));
+    step.send(()).unwrap();
+    server.ended(killed(2));
+    step.send(()).unwrap();
+    relay.join().unwrap();
+    wait_for_end(&node, &calls, &killed(2));
+    server.ended(killed(3));
+    wait_for_end(&node, &calls, &killed(3));
+    assert_eq!(node.ended(), [killed(1), killed(2), killed(3)]);
+}
+
+/// LAUNCH-2.1, WIND-11.3: the answer leaves by the connection that the node has now.
+#[test]
+fn question_after_a_lost_connection_is_answered_over_the_next_one() {
+    let server = serve(2);
+    let Relay { store, step, relay } = relay(server.port());
+    let node = Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+    node.on_question(Box::new(|question| format!("heard {question}")));
+    let asker = join(&server, 1, 2).unwrap();
+    assert_eq!(asker.ask_node(0, "one", LONG).as_deref(), Some("heard one"));
+    step.send(()).unwrap();
+    step.send(()).unwrap();
+    relay.join().unwrap();
+    node.put("again", b"").unwrap();
+    assert_eq!(asker.ask_node(0, "two", LONG).as_deref(), Some("heard two"));
+}
+
+/// LAUNCH-2.4, without sockets: the answer to the first connection was lost.
+#[test]
+fn open_question_reaches_a_newer_connection_and_is_answered_once() {
+    let claim = |attempt| Claim { process: [7; 16], attempt };
+    let mut table = Table::new(2);
+    table.connect(0, 2, claim(1)).unwrap();
+    table.connect(1, 2, Claim { process: [8; 16], attempt: 1 }).unwrap();
+    table.request(Duration::ZERO, 1, 5, Request::Ask(0, 1000, "what?".into()));
+    let Some((0, number, Reply::Question(_))) = table.poll_reply() else { panic!("no question") };
+    table.connect(0, 2, claim(2)).unwrap();
+    assert_eq!(table.poll_reply(), Some((0, number, Reply::Question("what?".into()))));
+    table.request(Duration::ZERO, 0, 0, Request::Answer(number, "this".into()));
+    table.request(Duration::ZERO, 0, 0, Request::Answer(number, "this".into()));
+    assert_eq!(table.poll_reply(), Some((1, 5, Reply::Done(b"this".to_vec()))));
+    assert_eq!(table.poll_reply(), None);
+    // A node that has left answers nothing any more.
+    table.request(Duration::ZERO, 1, 6, Request::Ask(0, 1000, "what?".into()));
+    table.disconnect(0);
+    assert!(matches!(table.poll_reply(), Some((1, 6, Reply::TimedOut(_)))));
 }

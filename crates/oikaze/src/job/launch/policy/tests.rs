@@ -1,0 +1,165 @@
+//! Decisions of the launcher, step by step.
+
+use super::*;
+
+const GRACE: Duration = Duration::from_secs(7);
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn signals(policy: &mut Policy) -> Vec<i32> {
+    policy
+        .actions()
+        .into_iter()
+        .filter_map(|action| if let Action::Signal(signal) = action { Some(signal) } else { None })
+        .collect()
+}
+
+#[test]
+fn good_ends_are_only_told() {
+    let mut policy = Policy::new(2, GRACE, None);
+    policy.ended(at(0), 1, &Ending::Status(0));
+    assert_eq!(policy.actions(), [Action::Ended(NodeEnd { rank: 1, how: "ended with status 0".into(), success: true })]);
+    assert!(!policy.is_over() && policy.next_timeout().is_none());
+    policy.ended(at(0), 0, &Ending::Status(0));
+    assert!(policy.is_over() && policy.status() == 0);
+}
+
+#[test]
+fn the_first_failure_counts_and_the_rest_is_ended() {
+    let mut policy = Policy::new(3, GRACE, None);
+    policy.ended(at(1), 2, &Ending::Signal(9));
+    policy.ended(at(2), 0, &Ending::Status(3));
+    assert!(policy.actions().contains(&Action::Abort("node 2 was killed by signal 9 (SIGKILL)".into())));
+    assert_eq!(policy.next_timeout(), Some(at(8)));
+    policy.timeout(at(7));
+    assert!(signals(&mut policy).is_empty());
+    policy.timeout(at(8));
+    assert_eq!(signals(&mut policy), [15]);
+    policy.timeout(at(10));
+    assert_eq!(signals(&mut policy), [9]);
+    assert!(!policy.is_over());
+    policy.timeout(at(15));
+    assert!(policy.is_over() && policy.status() == 137);
+}
+
+#[test]
+fn who_was_killed_is_the_cause_though_another_ended_sooner() {
+    let mut policy = Policy::new(3, GRACE, None);
+    policy.ended(at(1), 0, &Ending::Status(1));
+    policy.ended(at(1), 2, &Ending::Signal(SIGKILL));
+    policy.ended(at(1), 1, &Ending::Status(1));
+    assert_eq!((policy.status(), policy.is_over()), (128 + 9, true));
+    // By the launcher itself, when the others did not end.
+    let mut policy = Policy::new(2, GRACE, None);
+    policy.ended(at(1), 0, &Ending::Status(1));
+    policy.timeout(at(1) + GRACE);
+    policy.timeout(at(1) + GRACE + TERM_TIME);
+    assert!(signals(&mut policy).contains(&SIGKILL));
+    policy.ended(at(20), 1, &Ending::Signal(SIGKILL));
+    assert_eq!(policy.status(), 1);
+}
+
+#[test]
+fn the_second_interrupt_kills() {
+    let mut policy = Policy::new(2, GRACE, None);
+    policy.signalled(at(0), 2);
+    assert_eq!(signals(&mut policy), [2]);
+    policy.signalled(at(1), 10);
+    assert_eq!(signals(&mut policy), [10]);
+    policy.signalled(at(1), 2);
+    assert_eq!(signals(&mut policy), [9]);
+    policy.ended(at(1), 0, &Ending::Signal(9));
+    policy.ended(at(1), 1, &Ending::Signal(9));
+    assert!(policy.is_over());
+}
+
+#[test]
+fn a_launcher_told_to_go_leaves_nobody() {
+    for signal in [1, 15] {
+        let mut policy = Policy::new(1, GRACE, None);
+        policy.signalled(at(0), signal);
+        assert_eq!(signals(&mut policy), [signal]);
+        policy.timeout(at(7));
+        assert_eq!(signals(&mut policy), [9]);
+    }
+}
+
+#[test]
+fn the_time_limit() {
+    let mut policy = Policy::new(1, GRACE, Some(at(3)));
+    policy.timeout(at(2));
+    assert!(signals(&mut policy).is_empty());
+    assert!(!policy.wants_an_end(at(2)));
+    policy.timeout(at(3));
+    assert!(policy.wants_an_end(at(3)));
+    assert_eq!(policy.actions(), [Action::Ask]);
+    policy.answered(at(3), &[(0, None)]);
+    assert_eq!(signals(&mut policy), [15]);
+    policy.ended(at(3), 0, &Ending::Signal(15));
+    assert!(policy.is_over() && policy.status() == STATUS_TIMED_OUT);
+}
+
+fn said(policy: &mut Policy) -> Vec<String> {
+    let said = |action| if let Action::Say(text) = action { Some(text) } else { None };
+    policy.actions().into_iter().filter_map(said).collect()
+}
+
+/// LAUNCH-3.3: one line for each living node; without answers the job ends all the same.
+#[test]
+fn timeout_with_answers_prints_one_line_for_each_living_node() {
+    let mut policy = Policy::new(3, GRACE, Some(at(3)));
+    policy.ended(at(1), 0, &Ending::Status(0));
+    policy.timeout(at(3));
+    policy.actions();
+    policy.answered(at(4), &[(0, None), (1, Some("in a barrier\nfor 2 s".into())), (2, None)]);
+    let lines = said(&mut policy);
+    assert_eq!(lines[1..], ["node 1: in a barrier for 2 s".to_owned(), format!("node 2: {NO_ANSWER}")], "{lines:?}");
+    policy.answered(at(4), &[(1, None)]);
+    assert!(said(&mut policy).is_empty(), "asked once");
+    let mut policy = Policy::new(1, GRACE, Some(at(3)));
+    policy.timeout(at(3));
+    policy.actions();
+    policy.timeout(policy.next_timeout().unwrap());
+    assert_eq!(signals(&mut policy), [15]);
+}
+
+/// LAUNCH-3.1: the status of an aborted job is the aborter's own failing status, else 1.
+#[test]
+fn abort_by_a_node_ends_the_job_with_its_status() {
+    for (own, expected) in [(Ending::Status(3), 3), (Ending::Status(0), 1), (Ending::Signal(6), 134)] {
+        let mut policy = Policy::new(3, GRACE, None);
+        policy.keep_going();
+        policy.aborted(at(1), 1, "the input is broken");
+        assert!(said(&mut policy)[0].starts_with("node 1 aborted the job: the input is broken; 3 nodes have 7 s"));
+        policy.ended(at(2), 0, &Ending::Status(9));
+        policy.ended(at(2), 1, &own);
+        policy.ended(at(2), 2, &Ending::Status(8));
+        assert_eq!((policy.is_over(), policy.status()), (true, expected));
+    }
+    let mut policy = Policy::new(1, GRACE, None);
+    policy.aborted(at(1), 0, "hangs now");
+    policy.timeout(at(8));
+    assert_eq!(signals(&mut policy), [15]);
+    policy.timeout(at(10));
+    policy.ended(at(10), 0, &Ending::Signal(9));
+    assert_eq!(policy.status(), 1, "the launcher's own signal is not the node's status");
+}
+
+/// LAUNCH-3.2: survivors are neither aborted nor signalled, each death is said once, and the first failure gives the status.
+#[test]
+fn keep_going_lets_survivors_end_by_themselves() {
+    let mut policy = Policy::new(4, GRACE, None);
+    policy.keep_going();
+    policy.ended(at(1), 2, &Ending::Status(3));
+    policy.ended(at(2), 1, &Ending::Signal(SIGKILL));
+    let actions = policy.actions();
+    assert!(!actions.iter().any(|action| matches!(action, Action::Abort(_) | Action::Signal(_))), "{actions:?}");
+    let deaths = actions.iter().filter(|action| matches!(action, Action::Say(text) if text.starts_with("node ")));
+    assert_eq!(deaths.count(), 2);
+    assert_eq!(policy.next_timeout(), None);
+    policy.ended(at(99), 0, &Ending::Status(0));
+    policy.ended(at(99), 3, &Ending::Status(0));
+    assert_eq!((policy.is_over(), policy.status()), (true, 3));
+}
