@@ -1,18 +1,12 @@
 //! Runs the programs that README and the documentation of `oikaze` show. `cargo test --doc` runs the latter as jobs of one node.
 
 mod support;
-use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
 use support::*;
 
 /// Set for nodes: name of the program to run.
 const NODE: &str = "DOCUMENTS_TEST_PROGRAM";
 
-/// Path of the file with all programs, from the folder of this package.
-const PROGRAMS_FILE: &str = "tests/documents/programs.rs";
-
-/// The programs, compiled. `the_compiled_programs_are_those_shown` keeps the file equal to what the documents show.
+/// The programs, compiled. `tests/shown.rs` keeps the file equal to what the documents show.
 #[allow(unused, clippy::all, clippy::pedantic)]
 mod programs {
     include!("documents/programs.rs");
@@ -25,129 +19,19 @@ fn node() {
     let Ok(name) = std::env::var(NODE) else {
         return eprintln!("skipped: run by the other tests only");
     };
-    let (_, start) = programs::PROGRAMS.iter().find(|(known, _)| *known == name).unwrap();
+    let (_, start, _) = programs::PROGRAMS.iter().find(|(known, ..)| *known == name).unwrap();
     assert_eq!(start(), std::process::ExitCode::SUCCESS);
 }
 
-/// Root of the source tree.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-/// Files below `folder` with this ending, as paths from the root, sorted.
-fn files(folder: &str, ending: &str) -> Vec<String> {
-    let (mut found, mut folders) = (Vec::new(), vec![PathBuf::from(folder)]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(root().join(&folder)).unwrap() {
-            let entry = entry.unwrap();
-            let path = folder.join(entry.file_name());
-            if entry.file_type().unwrap().is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == ending) {
-                found.push(path.to_str().unwrap().to_owned());
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// Code blocks of a text in Markdown, each with what follows the opening fence.
-fn blocks<'text>(lines: impl Iterator<Item = &'text str>) -> Vec<(&'text str, String)> {
-    let (mut found, mut open) = (Vec::new(), None::<(&str, String)>);
-    for line in lines {
-        match (line.trim_start().strip_prefix("```"), open.as_mut()) {
-            (Some(kind), None) => open = Some((kind.trim(), String::new())),
-            (Some(_), Some(_)) => found.extend(open.take()),
-            (None, Some((_, text))) => writeln!(text, "{line}").unwrap(),
-            (None, None) => {}
-        }
-    }
-    assert!(open.is_none(), "a code block has no end");
-    found
-}
-
-/// Documentation in a Rust file, line by line.
-fn documentation(text: &str) -> impl Iterator<Item = &str> {
-    let comment = |line: &'_ str| line.starts_with("///") || line.starts_with("//!");
-    text.lines()
-        .map(str::trim_start)
-        .filter(move |line| comment(line))
-        .map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..]))
-}
-
-/// Programs that the documents show, by name: file and number of the block there.
-fn shown() -> Vec<(String, String)> {
-    let mut shown = Vec::new();
-    let pages = [vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()], files("docs", "md"), files("spec", "md")];
-    for file in pages.into_iter().flatten() {
-        let text = fs::read_to_string(root().join(&file)).unwrap();
-        let rust = blocks(text.lines()).into_iter().filter(|(kind, _)| *kind == "rust");
-        shown.extend(rust.enumerate().map(|(at, (_, program))| (format!("{file} {}", at + 1), program)));
-    }
-    for file in files("crates/oikaze/src", "rs") {
-        let text = fs::read_to_string(root().join(&file)).unwrap();
-        let all = blocks(documentation(&text)).into_iter().filter(|(kind, _)| !kind.starts_with("compile_fail"));
-        // The block of lib.rs is empty here: it includes the file of README's program.
-        for (at, (kind, block)) in all.filter(|(_, block)| !block.is_empty()).enumerate() {
-            let name = format!("{file} {}", at + 1);
-            assert_eq!(kind, "", "{name}: examples are run; write one that can be");
-            let line = |line: &str| if line == "#" { String::new() } else { line.strip_prefix("# ").unwrap_or(line).to_owned() };
-            shown.push((name, block.lines().map(|text| line(text) + "\n").collect()));
-        }
-    }
-    shown
-}
-
-/// The source of all programs, one module each.
-fn source(shown: &[(String, String)]) -> String {
-    let mut text = String::from(
-        "// Programs that the documents show, written by the tests: OIKAZE_BLESS=1 cargo test -p oikaze-cli --test documents\n\n",
-    );
-    let mut table = String::new();
-    for (name, program) in shown {
-        assert!(program.contains("fn main()"), "{name}: a program has a `fn main` (in documentation it may be hidden)");
-        let module: String = name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let start = "pub fn start() -> std::process::ExitCode {\nstd::process::Termination::report(main())\n}";
-        writeln!(text, "mod {module} {{\n{program}{start}\n}}\n").unwrap();
-        writeln!(table, "    ({name:?}, {module}::start),").unwrap();
-    }
-    text + "pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode)] = &[\n" + &table + "];\n"
-}
-
-#[test]
-fn the_compiled_programs_are_those_shown() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(PROGRAMS_FILE);
-    let source = source(&shown());
-    if std::env::var_os("OIKAZE_BLESS").is_some() {
-        return fs::write(&file, source).unwrap();
-    }
-    let why = "the documents have changed: OIKAZE_BLESS=1 cargo test -p oikaze-cli --test documents, and then without it";
-    assert!(fs::read_to_string(&file).unwrap() == source, "{why}");
-}
-
-/// `cargo run --example readme` runs it, and the documentation of the crate begins with it.
-#[test]
-fn the_example_readme_is_the_program_in_readme() {
-    let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let example = fs::read_to_string(root().join("crates/oikaze/examples/readme.rs")).unwrap();
-    let rust: Vec<String> =
-        blocks(text.lines()).into_iter().filter(|(kind, _)| *kind == "rust").map(|(_, program)| program).collect();
-    assert!(rust.contains(&example), "README.md does not show crates/oikaze/examples/readme.rs as it is");
-    let documentation = fs::read_to_string(root().join("crates/oikaze/src/lib.rs")).unwrap();
-    assert!(documentation.contains(r#"#![doc = include_str!("../examples/readme.rs")]"#));
-}
-
 /// Run one program on `nodes` nodes.
-fn run(name: &str, nodes: u32) {
+fn run((name, aborts): (&str, bool), nodes: u32) {
     // END-3.1: a node that has aborted does not stay for the failure time.
     let limits = ["--timeout", "60", "--failure-time", "120000"];
     let mut command = oikaze(&["run", "-n", &nodes.to_string(), "--env", &format!("{NODE}={name}")]);
     command.args(limits);
     of_test_nodes(&mut command, "DOCUMENTS_TEST");
     let (status, out, err) = finish(&mut command);
-    // An abort is a failure for the launcher, and an example shows it.
-    let aborts = shown().iter().any(|(of, program)| of == name && program.contains("job.abort("));
+    // An abort is a failure for the launcher.
     let expected = if aborts { Some(1) } else { Some(0) };
     assert_eq!(status, expected, "{name} on {nodes} nodes:\n{out}{err}");
     let ran = out.matches("test result: ok. 1 passed").count();
@@ -156,19 +40,19 @@ fn run(name: &str, nodes: u32) {
 
 #[test]
 fn programs_in_pages_run_on_1_2_and_4_nodes() {
-    let pages = programs::PROGRAMS.iter().filter(|(name, _)| name.contains(".md "));
+    let pages = programs::PROGRAMS.iter().filter(|(name, ..)| name.contains(".md "));
     assert!(pages.clone().count() > 0);
-    for (name, _) in pages {
-        [1, 2, 4].into_iter().for_each(|nodes| run(name, nodes));
+    for (name, _, aborts) in pages {
+        [1, 2, 4].into_iter().for_each(|nodes| run((name, *aborts), nodes));
     }
 }
 
 /// One node is `cargo test --doc`.
 #[test]
 fn programs_in_documentation_run_on_2_and_4_nodes() {
-    let examples = programs::PROGRAMS.iter().filter(|(name, _)| name.contains(".rs "));
+    let examples = programs::PROGRAMS.iter().filter(|(name, ..)| name.contains(".rs "));
     assert!(examples.clone().count() > 5);
-    for (name, _) in examples {
-        [2, 4].into_iter().for_each(|nodes| run(name, nodes));
+    for (name, _, aborts) in examples {
+        [2, 4].into_iter().for_each(|nodes| run((name, *aborts), nodes));
     }
 }
