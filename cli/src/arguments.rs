@@ -41,7 +41,7 @@ Exit status: that of the first node that failed (128 + signal if it was killed),
 
 Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_TIMEOUT=MS       longest wait for others that a program gives no limit of its own [default: none; 30 s to join]
-  OIKAZE_EXPLAIN_AFTER=MS a wait that lasts this long is explained on stderr, as --explain-after; 0: never [default: 5000]
+  OIKAZE_EXPLAIN_AFTER=MS explain on stderr each wait that has lasted this long, as --explain-after; 0: never [default: 5000]
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
   OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: who moves the data [default: inline: whoever waits]
   OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
@@ -53,8 +53,9 @@ Programs also heed what you set in their environment (with --hosts, too):
 
 Node 0 reads standard input if that is no terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
-With --keep-going (or OIKAZE_KEEP_GOING=1) they go on: each death is reported once, waits that need the dead node fail,
-and the status is that of the first node that failed. A node that aborts the job ends it with its own failing status, else 1.
+With --keep-going (or OIKAZE_KEEP_GOING=1) the others go on. The launcher reports each death once. Waits that need the
+dead node fail on every node. The status is that of the first node that failed.
+A node that aborts the job ends it for all nodes; the status is that of this node if it failed, else 1.
 Ctrl-C is passed on; a second one kills. Ctrl-Z stops the whole job, `fg` continues it.";
 
 /// Shared and remote memory for clusters on ordinary Ethernet.
@@ -123,15 +124,15 @@ pub struct Run {
     #[arg(long, value_name = "KIND")]
     checksum: Option<Checksum>,
 
-    /// Let the other nodes go on after the death of one; the status is still that of the first node that failed
+    /// Let the other nodes go on after one has died; the exit status is still that of the first node that failed
     #[arg(long)]
     keep_going: bool,
 
-    /// End the job after so many seconds, with status 124, and print what each node is doing then
+    /// End the job after this many seconds with status 124; print first what each node is doing
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Explain on stderr each wait that lasts for so many seconds; 0: never [default: 5]
+    /// Explain on stderr each wait that has lasted for this many seconds; 0: never [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none)]
     explain_after: Option<Duration>,
 
@@ -139,12 +140,12 @@ pub struct Run {
     #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]")]
     environment: Vec<OsString>,
 
-    /// Pass the nodes' output byte by byte as it is, without [rank] in front
+    /// Pass the nodes' output unchanged, byte by byte, without [RANK] in front of each line
     #[arg(long)]
     no_prefix: bool,
 
-    /// Hand the job's secret over in OIKAZE_SECRET instead of an inherited descriptor, for programs that are started by what
-    /// closes descriptors (sudo, Python's subprocess); the nodes' own child processes get it, too
+    /// Pass the job's secret to nodes in OIKAZE_SECRET, not by an inherited descriptor. For programs that sudo, Python's
+    /// subprocess or another program starts which closes descriptors. Child processes of the nodes get the secret, too
     #[arg(long)]
     secret_in_environment: bool,
 
@@ -153,7 +154,7 @@ pub struct Run {
     agent: Option<PathBuf>,
 
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 

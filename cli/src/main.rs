@@ -2,6 +2,8 @@
 
 mod arguments;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod hello;
 mod perf;
 mod top;

@@ -164,13 +164,19 @@ impl Job {
     /// Keep an object until it is [released](Job::release), or the job is left: what Rust would own, a face in another language has by
     /// this handle.
     ///
-    /// ```no_run
-    /// # fn example(job: &oikaze::Job, there: &oikaze::RemoteRegion) -> oikaze::Result<()> {
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// use oikaze::{Handle, Operation, Region, Rights};
+    /// let job = oikaze::join()?;
+    /// let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE)?;
+    /// let there = job.peer(0)?.region("inbox")?;
     /// let put = job.keep(there.put_copy(0, b"hello")?.into_bits())?.to_bits(); // a number, for C
     /// // …
-    /// let handle = oikaze::Handle::from_bits(put);
-    /// job.kept::<oikaze::Operation<u64>>(handle)?.wait()?;
+    /// let handle = Handle::from_bits(put);
+    /// job.kept::<Operation<u64>>(handle)?.wait()?;
     /// job.release(handle)?;
+    /// # job.barrier()?;
+    /// # drop(inbox);
     /// # Ok(())
     /// # }
     /// ```

@@ -1,26 +1,7 @@
 //! # Oikaze: shared and remote memory for clusters on ordinary Ethernet
 //!
-//! ```no_run
-//! # fn main() -> oikaze::Result<()> {
-//! use oikaze::{ReduceOp, Region, Rights};
-//! let job = oikaze::join()?; // what `oikaze run -n 4 -- PROGRAM` started; alone: a job of one node
-//!
-//! let squares = job.array::<u64>("squares", 1 << 20)?; // the same array on every node
-//! let mine = squares.home_range(job.rank());
-//! for (i, element) in mine.clone().zip(squares.write(mine.clone())?.iter_mut()) {
-//!     *element = (i * i) as u64; // a plain store
-//! }
-//! job.barrier()?; // afterwards everyone sees everyone's writes
-//! let sum: u64 = squares.read(mine)?.iter().sum();
-//! let total = job.reduce(sum, ReduceOp::Sum)?;
-//!
-//! let inbox = job.publish("inbox", Region::zeroed(4096)?, Rights::WRITE | Rights::ATOMIC)?;
-//! let next = job.peer((job.rank() + 1) % job.size())?.region("inbox")?; // remote memory, by name
-//! next.put_copy(64, b"hello")?.wait()?; // in its memory and visible there, without a call at the target
-//! let ticket = next.fetch_add(0, 1).wait()?;
-//! # let _ = (total, inbox, ticket);
-//! # Ok(())
-//! # }
+//! ```
+#![doc = include_str!("../examples/readme.rs")]
 //! ```
 //!
 //! From the bottom up: [`engine`] runs Wind, remote memory and coherence of one node, one turn after another; `node` gives it

@@ -115,14 +115,17 @@ impl Job {
     /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements (a power of two) of up to `longest`
     /// bytes each.
     ///
-    /// ```no_run
-    /// # fn example(job: &oikaze::Job) -> oikaze::Result<()> {
-    /// if job.rank() == 0 {
-    ///     let work = job.fifo("work", 1024, 64)?;
-    ///     let mut item = Vec::new();
-    ///     work.pop(&mut item, None)?; // waits for one
-    /// } else {
-    ///     job.peer(0)?.fifo("work")?.push(b"an item", None)?;
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let work = if job.rank() == 0 { Some(job.fifo("work", 1024, 64)?) } else { None };
+    /// job.peer(0)?.fifo("work")?.push(b"an item", None)?; // waits for room
+    /// if let Some(work) = work {
+    ///     for _ in 0..job.size() {
+    ///         let mut item = Vec::new();
+    ///         work.pop(&mut item, None)?; // waits for one
+    ///         assert_eq!(item, b"an item");
+    ///     }
     /// }
     /// # Ok(())
     /// # }
@@ -200,9 +203,15 @@ impl Job {
     /// Post many small operations together: what `posts` begins leaves at its end (or earlier, if it is much, or somebody waits), in as
     /// few datagrams as hold it. Several times the rate of posting one by one.
     ///
-    /// ```no_run
-    /// # fn example(job: &oikaze::Job, peer: &oikaze::Peer) -> oikaze::Result<()> {
-    /// let sent: Vec<_> = job.batch(|| (0..64).map(|n| peer.send(oikaze::Class::Ordered, n, b"tick")).collect());
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// use oikaze::Class;
+    /// let job = oikaze::join()?;
+    /// let next = job.peer((job.rank() + 1) % job.size())?;
+    /// let sent: Vec<_> = job.batch(|| (0..64).map(|n| next.send(Class::Ordered, n, b"tick")).collect());
+    /// for n in 0..64 {
+    ///     assert_eq!(job.receive(None, None)?.tag, n);
+    /// }
     /// sent.into_iter().try_for_each(|message| message.wait())?;
     /// # Ok(())
     /// # }
@@ -274,11 +283,16 @@ impl Job {
     /// End the job for all nodes, for this reason. Every wait and operation of every node fails with it, the launcher says it
     /// and ends what does not end by itself. The first reason stays.
     ///
-    /// ```no_run
-    /// # fn example(job: &oikaze::Job, residual: f64) {
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// # let residual = f64::NAN;
+    /// let job = oikaze::join()?;
     /// if residual.is_nan() {
     ///     job.abort("the iteration diverges: choose a smaller step");
     /// }
+    /// let error = job.barrier().unwrap_err(); // so on every node
+    /// assert!(error.to_string().contains("the iteration diverges"));
+    /// # Ok(())
     /// # }
     /// ```
     pub fn abort(&self, reason: &str) {

@@ -198,6 +198,13 @@ impl Node {
         self.look(|inside| inside.aborted.as_ref().map(drop)).is_some()
     }
 
+    /// Stays for a moment after an abort, so that the others learn its reason before they see this process end (END-3.1). The
+    /// engine refuses requests by then, a goodbye among them.
+    pub(super) fn let_reason_arrive(&self) {
+        let deadline = Instant::now().checked_add(WORDS_LIMIT);
+        let _: Option<()> = self.wait(deadline, || self.active_nodes().is_empty().then_some(()));
+    }
+
     /// The launcher's words on how this node's process ended. Waits a moment for them.
     pub(super) fn launcher_words(&self, peer: Rank) -> Option<String> {
         let words = || {

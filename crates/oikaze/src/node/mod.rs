@@ -399,6 +399,9 @@ impl Node {
         if self.is_forked() {
             return;
         }
+        if self.is_aborted() {
+            return self.let_reason_arrive();
+        }
         let deadline = Instant::now().checked_add(limit);
         let _: Option<()> = self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
         let completion = self.submit(Request::Close, None);

@@ -14,9 +14,21 @@ impl RemoteRegion {
     ///
     /// If it fails because the peer was lost, some may have been combined, none of them twice (MEM-12.5).
     ///
-    /// ```no_run
-    /// # fn example(there: &oikaze::RemoteRegion, gradients: &oikaze::LocalRegion) -> oikaze::Result<()> {
-    /// there.accumulate::<f32>(0, oikaze::Combine::Sum, gradients.all())?.wait()
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// use oikaze::{Combine, Region, Rights};
+    /// let job = oikaze::join()?;
+    /// let sums = job.publish("sums", Region::shared(4096)?, Rights::ATOMIC)?;
+    /// let gradients = job.register(Region::zeroed(4096)?)?;
+    /// gradients.write(0, &1.5_f32.to_ne_bytes())?;
+    /// job.peer(0)?.region("sums")?.accumulate::<f32>(0, Combine::Sum, gradients.all())?.wait()?;
+    /// job.barrier()?;
+    /// if job.rank() == 0 {
+    ///     let mut sum = [0; 4];
+    ///     sums.read(0, &mut sum)?;
+    ///     assert_eq!(f32::from_ne_bytes(sum), 1.5 * job.size() as f32);
+    /// }
+    /// # Ok(())
     /// # }
     /// ```
     ///

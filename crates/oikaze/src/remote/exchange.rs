@@ -21,17 +21,23 @@ impl RemoteRegion {
     /// other, and may lose what it writes there. A region whose pages have once changed place is not mapped by neighbours any more: what they
     /// do with it goes through their rings.
     ///
-    /// ```no_run
-    /// # fn example(job: &oikaze::Job) -> oikaze::Result<()> {
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
     /// use oikaze::{Region, Rights, page_size};
-    /// const LEN: usize = 64 << 20;
-    /// let frame = job.publish("frame", Region::shared(LEN)?, Rights::ALL)?;
-    /// let next = job.peer(1 - job.rank())?.region("frame")?;
-    /// // … fill `frame` …
+    /// const LEN: usize = 2 << 20;
+    /// let job = oikaze::join()?;
+    /// let full = job.publish("full", Region::shared(LEN)?, Rights::ALL)?;
+    /// full.write(0, b"wind")?;
+    /// job.barrier()?;
     /// if job.rank() == 0 {
-    ///     next.exchange(0, &frame, 0, (LEN / page_size()) as u64)?;
+    ///     let empty = job.register(Region::shared(LEN)?)?;
+    ///     let there = job.peer(job.size() - 1)?.region("full")?;
+    ///     there.exchange(0, &empty, 0, (LEN / page_size()) as u64)?;
+    ///     let mut bytes = [0; 4];
+    ///     empty.read(0, &mut bytes)?;
+    ///     assert_eq!(&bytes, b"wind");
     /// }
-    /// # Ok(())
+    /// # job.barrier()
     /// # }
     /// ```
     ///

@@ -20,11 +20,17 @@ pub struct RemoteWord<'r, T> {
 impl RemoteRegion {
     /// The aligned word at `offset`: `u32`, `i32`, `u64` or `i64`. (What is wrong with the offset is said when it is used.)
     ///
-    /// ```no_run
-    /// # fn example(there: &oikaze::RemoteRegion) -> oikaze::Result<()> {
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// use oikaze::{Region, Rights};
+    /// let job = oikaze::join()?;
+    /// let words = job.publish("words", Region::shared(4096)?, Rights::ATOMIC)?;
+    /// let there = job.peer(0)?.region("words")?;
     /// let ticket = there.word::<u32>(64).fetch_add(1).wait()?;
+    /// assert!(ticket < job.size());
     /// there.word::<i64>(72).max(-5).wait()?; // no answer but the acknowledgement
-    /// # let _ = ticket;
+    /// # job.barrier()?;
+    /// # drop(words);
     /// # Ok(())
     /// # }
     /// ```

@@ -1,0 +1,58 @@
+//! Runs the programs that README and the documentation of `oikaze` show. `cargo test --doc` runs the latter as jobs of one node.
+
+mod support;
+use support::*;
+
+/// Set for nodes: name of the program to run.
+const NODE: &str = "DOCUMENTS_TEST_PROGRAM";
+
+/// The programs, compiled. `tests/shown.rs` keeps the file equal to what the documents show.
+#[allow(unused, clippy::all, clippy::pedantic)]
+mod programs {
+    include!("documents/programs.rs");
+}
+
+/// A node of the job, run by the launcher that a test below started.
+#[test]
+#[ignore = "a node, started by the other tests"]
+fn node() {
+    let Ok(name) = std::env::var(NODE) else {
+        return eprintln!("skipped: run by the other tests only");
+    };
+    let (_, start, _) = programs::PROGRAMS.iter().find(|(known, ..)| *known == name).unwrap();
+    assert_eq!(start(), std::process::ExitCode::SUCCESS);
+}
+
+/// Run one program on `nodes` nodes.
+fn run((name, aborts): (&str, bool), nodes: u32) {
+    // END-3.1: a node that has aborted does not stay for the failure time.
+    let limits = ["--timeout", "60", "--failure-time", "120000"];
+    let mut command = oikaze(&["run", "-n", &nodes.to_string(), "--env", &format!("{NODE}={name}")]);
+    command.args(limits);
+    of_test_nodes(&mut command, "DOCUMENTS_TEST");
+    let (status, out, err) = finish(&mut command);
+    // An abort is a failure for the launcher.
+    let expected = if aborts { Some(1) } else { Some(0) };
+    assert_eq!(status, expected, "{name} on {nodes} nodes:\n{out}{err}");
+    let ran = out.matches("test result: ok. 1 passed").count();
+    assert!(aborts || ran == nodes as usize, "{name} ran {ran} times on {nodes} nodes:\n{out}{err}");
+}
+
+#[test]
+fn programs_in_pages_run_on_1_2_and_4_nodes() {
+    let pages = programs::PROGRAMS.iter().filter(|(name, ..)| name.contains(".md "));
+    assert!(pages.clone().count() > 0);
+    for (name, _, aborts) in pages {
+        [1, 2, 4].into_iter().for_each(|nodes| run((name, *aborts), nodes));
+    }
+}
+
+/// One node is `cargo test --doc`.
+#[test]
+fn programs_in_documentation_run_on_2_and_4_nodes() {
+    let examples = programs::PROGRAMS.iter().filter(|(name, ..)| name.contains(".rs "));
+    assert!(examples.clone().count() > 5);
+    for (name, _, aborts) in examples {
+        [2, 4].into_iter().for_each(|nodes| run((name, *aborts), nodes));
+    }
+}
