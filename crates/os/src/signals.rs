@@ -6,8 +6,12 @@
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 /// Signals that a thread raises by what it does. Blocked, they would end the process at once, or be lost.
 const SYNCHRONOUS: [libc::c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
@@ -59,9 +63,65 @@ pub fn spawn<T: Send + 'static>(name: impl Into<String>, work: impl FnOnce() -> 
     Builder::new().name(name.into()).spawn(work)
 }
 
+/// The program has been seen to have handlers for signals that come from outside.
+static HANDLED: AtomicBool = AtomicBool::new(false);
+
+/// A lock that is held with the program's handlers held off. A handler on this thread could otherwise wait for a page that only a
+/// thread that wants the lock can bring (COH-8.7).
+#[derive(Debug)]
+pub struct Locked<G> {
+    // Released before signals are let through again.
+    guard: G,
+    _blocked: Option<SignalsBlocked>,
+}
+
+/// Takes a lock by `lock`. Costs one load as long as the program has no handlers.
+pub fn locked<G>(lock: impl FnOnce() -> G) -> Locked<G> {
+    let blocked = HANDLED.load(Ordering::Relaxed).then(SignalsBlocked::begin);
+    Locked { guard: lock(), _blocked: blocked }
+}
+
+impl<T> Locked<MutexGuard<'_, T>> {
+    /// Waits for a condition, for `limit` at most ([`Condvar::wait_timeout`]).
+    #[must_use]
+    pub fn wait_timeout(self, condition: &Condvar, limit: Duration) -> Self {
+        let Locked { guard, _blocked } = self;
+        let guard = condition.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0;
+        Locked { guard, _blocked }
+    }
+
+    /// Waits for a condition ([`Condvar::wait`]).
+    #[must_use]
+    pub fn wait(self, condition: &Condvar) -> Self {
+        let Locked { guard, _blocked } = self;
+        Locked { guard: condition.wait(guard).unwrap_or_else(PoisonError::into_inner), _blocked }
+    }
+}
+
+impl<G: Deref> Deref for Locked<G> {
+    type Target = G::Target;
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Locked<G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
 /// Has the program a handler for some signal that comes from outside? Costs a system call for each signal.
 #[must_use]
 pub fn are_handled() -> bool {
+    let are_handled = look_for_handlers();
+    if are_handled {
+        HANDLED.store(true, Ordering::Relaxed);
+    }
+    are_handled
+}
+
+fn look_for_handlers() -> bool {
     let first_reserved = 32;
     let numbers = (1..first_reserved).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     numbers.filter(|signal| !SYNCHRONOUS.contains(signal)).any(|signal| {

@@ -1,6 +1,7 @@
 //! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as much as receiving them.
 
 use oikaze_os::memory::has_memory_for;
+use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT, BODY_SHORT, CREDIT};
 use std::collections::VecDeque;
 use std::fmt;
@@ -158,8 +159,8 @@ impl Bodies {
         *kept = Kept { resting: true, ..Kept::default() };
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> Locked<MutexGuard<'_, Kept>> {
+        locked(|| self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn keep(&self, mut buffer: Vec<u8>) {

@@ -4,6 +4,7 @@
 
 use super::Failure;
 use crate::operation::{Verb, What};
+use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -117,8 +118,8 @@ impl Untaken {
         (count > 0).then(|| Report { count, first: first.or(ring) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Failures> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<MutexGuard<'_, Failures>> {
+        locked(|| self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -9,7 +9,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// The launcher sees the end of a process about as early as its peers do. An error waits for its words for so long.
@@ -220,8 +220,7 @@ impl Node {
                 if left.is_zero() {
                     break;
                 }
-                let waited = self.departures.told.wait_timeout(inside, left);
-                inside = waited.unwrap_or_else(PoisonError::into_inner).0;
+                inside = inside.wait_timeout(&self.departures.told, left);
             }
         }
         // Without the launcher's list of ends, its reason for ending the job is the best there is.

@@ -47,6 +47,7 @@ use oikaze_os::cpu::Event;
 use oikaze_os::link::Link;
 use oikaze_os::memory::shared::{LiveGuards, PageSet, Tracker};
 use oikaze_os::origin::{Origin, OriginBound};
+use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use sleeper::Sleeper;
@@ -442,6 +443,6 @@ impl Node {
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Locked<MutexGuard<'_, T>> {
+    locked(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -20,6 +20,7 @@
 mod tests;
 
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence, park};
+use oikaze_os::signals::{Locked, locked};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -291,9 +292,9 @@ impl Role {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> Locked<MutexGuard<'_, State>> {
         // No code of others runs under this lock: it cannot be poisoned half-way through a change.
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        locked(|| self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
 

@@ -45,6 +45,8 @@ enum Stage {
     Grace(Duration),
     /// The time limit has passed; the nodes' answers are awaited until then.
     Asking(Duration),
+    /// The nodes have been told that the time limit has passed, and may end by their own errors until then.
+    TimedOut(Duration),
     /// Asked to end until then.
     Terminating(Duration),
     /// Killed; waited for until then.
@@ -202,7 +204,7 @@ impl Policy {
             // The launcher has been told to go: its nodes may not stay behind for longer than it takes to end in order.
             SIGTERM | SIGHUP => {
                 self.actions.push(Action::Signal(signal));
-                if matches!(self.stage, Stage::Running | Stage::Grace(_) | Stage::Asking(_)) {
+                if matches!(self.stage, Stage::Running | Stage::Grace(_) | Stage::Asking(_) | Stage::TimedOut(_)) {
                     self.stage = Stage::Terminating(now + self.grace);
                 }
             }
@@ -228,7 +230,7 @@ impl Policy {
         match self.stage {
             Stage::Running => self.limit,
             Stage::Grace(at) => Some(self.limit.map_or(at, |limit| limit.min(at))),
-            Stage::Asking(at) | Stage::Terminating(at) | Stage::Killing(at) => Some(at),
+            Stage::Asking(at) | Stage::TimedOut(at) | Stage::Terminating(at) | Stage::Killing(at) => Some(at),
             Stage::GivenUp => None,
         }
     }
@@ -245,6 +247,10 @@ impl Policy {
         }
         match self.stage {
             Stage::Asking(at) if at <= now => self.answered(now, &[]),
+            Stage::TimedOut(at) if at <= now => {
+                self.actions.push(Action::Signal(SIGTERM));
+                self.stage = Stage::Terminating(now + TERM_TIME);
+            }
             Stage::Grace(at) if at <= now => {
                 self.actions.push(Action::Signal(SIGTERM));
                 self.actions.push(Action::Say(format!("terminating {}: still there after that time", self.who())));
@@ -273,10 +279,12 @@ impl Policy {
             self.actions.push(Action::Say(format!("node {rank}: {answer}")));
         }
         self.actions.push(Action::Abort(why));
-        self.actions.push(Action::Signal(SIGTERM));
-        self.stage = Stage::Terminating(now + TERM_TIME);
+        self.stage = Stage::TimedOut(now + ABORT_TIME);
     }
 }
+
+/// After the time limit nodes have so long to end by the error of what they wait for.
+const ABORT_TIME: Duration = Duration::from_secs(1);
 
 const NO_ANSWER: &str = "no answer: it has not joined or does not run";
 

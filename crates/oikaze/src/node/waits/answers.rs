@@ -98,7 +98,7 @@ impl Waits {
             if left.is_zero() {
                 break;
             }
-            entries = self.changed.wait_timeout(entries, left).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            entries = entries.wait_timeout(&self.changed, left);
         }
         self.asked.store(false, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@ use super::answers::Asking;
 use super::cause::{Cause, cause};
 use super::{Wait, Waits, lock};
 use std::fmt::Write as _;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Age of a wait at its second explanation.
@@ -53,8 +53,8 @@ impl Waits {
             let pause = earliest.map_or(Duration::ZERO, |earliest| earliest.saturating_duration_since(Instant::now()));
             match entries.waits.iter().map(left).min().map(|left| left.max(pause)) {
                 Some(Duration::ZERO) => return Some(entries.waits.iter().filter(|wait| left(wait).is_zero()).cloned().collect()),
-                Some(left) => entries = self.changed.wait_timeout(entries, left).unwrap_or_else(PoisonError::into_inner).0,
-                None => entries = self.changed.wait(entries).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => entries = entries.wait_timeout(&self.changed, left),
+                None => entries = entries.wait(&self.changed),
             }
         }
     }
@@ -63,7 +63,7 @@ impl Waits {
     fn sleep_until_closed(&self) -> Option<Vec<Arc<Wait>>> {
         let mut entries = lock(&self.entries);
         while !entries.closed {
-            entries = self.changed.wait(entries).unwrap_or_else(PoisonError::into_inner);
+            entries = entries.wait(&self.changed);
         }
         None
     }

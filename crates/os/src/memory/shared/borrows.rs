@@ -12,6 +12,7 @@ use super::error::SharedError;
 use super::live_guards::{LiveGuards, Taker};
 use super::pending::PendingBytes;
 use crate::origin::Origin;
+use crate::signals::{Locked, locked};
 
 /// A registry of the byte ranges that are lent out. Readers may overlap readers; a writer overlaps nobody.
 ///
@@ -121,9 +122,9 @@ impl Borrows {
         Borrows { held: Mutex::default(), origin: Origin::default(), live }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> Locked<MutexGuard<'_, Held>> {
         // Nothing inside can panic half-way, so a poisoned lock still guards a consistent list.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(|| self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many guards are alive.

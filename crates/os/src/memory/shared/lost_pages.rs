@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::signals::locked;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 
@@ -19,7 +20,7 @@ pub(super) struct LostPages {
 
 impl LostPages {
     pub fn add(&self, page: u64, home: Rank) {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).push((page, home));
+        locked(|| self.list.lock().unwrap_or_else(PoisonError::into_inner)).push((page, home));
         self.are_any.store(true, Ordering::Release);
     }
 }
@@ -32,7 +33,7 @@ impl SharedMemory {
             return None;
         }
         let pages = (bytes.start / PAGE) as u64..bytes.end.div_ceil(PAGE) as u64;
-        let list = self.lost.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = locked(|| self.lost.list.lock().unwrap_or_else(PoisonError::into_inner));
         list.iter().find(|(page, _)| pages.contains(page)).copied()
     }
 }

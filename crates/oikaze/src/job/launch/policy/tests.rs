@@ -96,8 +96,12 @@ fn the_time_limit() {
     assert!(policy.wants_an_end(at(3)));
     assert_eq!(policy.actions(), [Action::Ask]);
     policy.answered(at(3), &[(0, None)]);
+    // END-3.3: the nodes may end by the error of what they wait for.
+    assert!(signals(&mut policy).is_empty());
+    assert_eq!(policy.next_timeout(), Some(at(4)));
+    policy.timeout(at(4));
     assert_eq!(signals(&mut policy), [15]);
-    policy.ended(at(3), 0, &Ending::Signal(15));
+    policy.ended(at(4), 0, &Ending::Signal(15));
     assert!(policy.is_over() && policy.status() == STATUS_TIMED_OUT);
 }
 
