@@ -66,10 +66,9 @@ impl Node {
     /// before must go before.
     pub fn send_straight(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While it watches, each settlement would wake it: a turn tells it that this thread comes often enough to look itself.
-        if self.helper.is_asleep() || self.is_forked() {
+        if self.helper.is_asleep() || self.is_forked() || self.engine.holds_handlers_off() {
             return None;
         }
-        let _calm = self.engine.calm();
         let mut engine = self.engine.try_enter_often()?;
         if engine.owes_a_look() {
             engine = self.look_around(engine)?;
@@ -115,7 +114,6 @@ impl Node {
                 return Some(arrived);
             }
             if self.passages.have_records() {
-                let _calm = self.engine.calm();
                 self.pace.found_after(look);
                 // Who finds something without waiting for it finds more.
                 return match self.make_ready_at_once(from, look == 0 || soon >= STREAM) {
@@ -131,7 +129,7 @@ impl Node {
     /// As [`Node::make_ready`], for a thread that does not drive.
     #[inline]
     fn make_ready_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
-        if self.helper.is_asleep() { None } else { self.make_ready(from, sends_many) }
+        if self.helper.is_asleep() || self.engine.holds_handlers_off() { None } else { self.make_ready(from, sends_many) }
     }
 
     /// A turn, for all that is not messages between neighbours.
@@ -154,10 +152,9 @@ impl Node {
     /// A message that is in a neighbour's ring, and is the oldest for whoever asks.
     #[inline]
     pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
-        if !self.passages.have_records() {
+        if !self.passages.have_records() || self.engine.holds_handlers_off() {
             return None;
         }
-        let _calm = self.engine.calm();
         self.make_ready(from, false)?.hand_out()
     }
 

@@ -62,6 +62,12 @@ impl<T> Turnstile<T> {
         self.calm_at(Calm::Turns)
     }
 
+    /// Is [`Turnstile::calm`] needed? Paths for single small messages are not taken then: a turn holds handlers off by itself.
+    #[inline]
+    pub fn holds_handlers_off(&self) -> bool {
+        self.calm.load(StdOrdering::Relaxed) >= Calm::Always as u8
+    }
+
     #[inline]
     fn calm_at(&self, least: Calm) -> Option<SignalsBlocked> {
         (self.calm.load(StdOrdering::Relaxed) >= least as u8).then(SignalsBlocked::begin)

@@ -125,6 +125,8 @@ fn timeout_with_answers_prints_one_line_for_each_living_node() {
     let mut policy = Policy::new(1, GRACE, Some(at(3)));
     policy.timeout(at(3));
     policy.actions();
+    // Without answers the limit holds all the same: it is told, and what is left is terminated.
+    policy.timeout(policy.next_timeout().unwrap());
     policy.timeout(policy.next_timeout().unwrap());
     assert_eq!(signals(&mut policy), [15]);
 }
