@@ -77,10 +77,12 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// What this namespace sends of UDP is dropped so often, at its device: what comes in may be taken before any filter.
-fn drop_some(namespace: &str, percent: u32) -> bool {
+/// Drops so many of the packets of these protocols that the namespace sends, at its device. (What comes in may be taken before any
+/// filter.) False: there is no nft, or it cannot do that.
+fn drop_some(namespace: &str, device: &str, protocols: &str, percent: u32) -> bool {
     let rules = format!(
-        "table netdev oikaze {{ chain leaving {{ type filter hook egress device eth0 priority 0; meta l4proto udp numgen random mod 100 < {percent} drop; }}; }}"
+        "table netdev oikaze {{ chain leaving {{ type filter hook egress device {device} priority 0; \
+         meta l4proto {protocols} numgen random mod 100 < {percent} drop; }}; }}"
     );
     let mut nft = Command::new("ip");
     nft.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::null());
@@ -99,7 +101,8 @@ fn exchange(percent: u32, fault: Option<&str>) {
     of_test_nodes(&mut command, NODE);
     let mut job = Running::start(&mut command);
     job.line("[0] ready");
-    let dropping = percent == 0 || (0..2).all(|rank| drop_some(&format!("oik-{}-{rank}", job.child.id()), percent));
+    let dropping =
+        percent == 0 || (0..2).all(|rank| drop_some(&format!("oik-{}-{rank}", job.child.id()), "eth0", "udp", percent));
     if !dropping {
         return skip("it needs nft (package nftables) and its numgen in the kernel");
     }
@@ -128,4 +131,28 @@ fn through_the_fault_wrapper() {
 #[test]
 fn packets_are_dropped_and_the_fault_wrapper_adds_to_it() {
     exchange(10, Some("loss=0.1,duplicate=0.1,reorder=0.2,corrupt=0.02,seed=12"));
+}
+
+/// Starts jobs of three nodes on two hosts, one after the other, over a cable that loses this share of TCP and UDP.
+fn join(jobs: u32, percent: u32) {
+    let Some(_turn) = namespaces() else { return };
+    let cable = Cable::new("join", ["1500", "1500"], ["10.91.0.1/24", "10.91.0.2/24"]);
+    if !cable.0.iter().all(|end| drop_some(end, "e", "{ tcp, udp }", percent)) {
+        return skip("it needs nft (package nftables) and its numgen in the kernel");
+    }
+    let shell = Shell::enter("join");
+    for number in 0..jobs {
+        let mut command = cable.run(&shell, &["-n", "3", "--timeout", "100"]);
+        let begun = std::time::Instant::now();
+        let (status, out, err) = finish(command.args(["--", OIKAZE, "hello"]).stdin(Stdio::null()).stderr(Stdio::piped()));
+        assert_eq!(status, Some(0), "job {number}: {out}\n{err}");
+        println!("job {number}: joined and over after {:.1} s", begun.elapsed().as_secs_f64());
+    }
+}
+
+/// Joining tries again, over new connections, until the meeting time is over. OIKAZE_JOINS: for so many jobs.
+#[test]
+fn nodes_join_over_a_path_that_loses_three_packets_of_ten() {
+    let jobs = std::env::var("OIKAZE_JOINS").ok().and_then(|count| count.parse().ok());
+    join(jobs.unwrap_or(1), 30);
 }

@@ -23,6 +23,9 @@ pub struct Settings {
     /// Registrations that begin and end while a peer writes.
     #[arg(long, default_value_t = 1_000_000)]
     registrations: u64,
+    /// Jobs of three nodes that are started over a path that loses three packets of ten.
+    #[arg(long, default_value_t = 40)]
+    joins: u64,
     /// Seconds for each fuzz target; 0: none.
     #[arg(long, default_value_t = 600)]
     fuzz: u64,
@@ -45,6 +48,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
     often("oikaze", &["--lib", "neighbour::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
+    often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
 }
 
