@@ -11,12 +11,12 @@ use support::*;
 
 /// Tells the node how node 0 ends.
 const MARK: &str = "ENDINGS_OF";
-/// What the nodes of a job wait for, by rank. Node 0 is the one that ends.
+/// Waits of the nodes of a job, by rank. Node 0 is the one that ends.
 const WAITS: [&str; 10] = ["", "message", "word", "push", "name", "get", "lock", "page", "barrier", "any"];
 /// Bound for a wait that ends "at once", with room for a machine that does other things, too (END-2.4).
 const SOON_MS: u128 = 3_000;
 
-/// What a node says of its wait: `outcome MILLISECONDS TEXT`.
+/// A line in which a node tells of its wait: `outcome MILLISECONDS TEXT`.
 struct Said {
     ok: bool,
     milliseconds: u128,
@@ -218,7 +218,7 @@ fn end_or_wait(job: &Job, ending: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// What all nodes make before node 0 ends.
+/// Objects that all nodes make before node 0 ends.
 struct Stage {
     own: LocalRegion,
     array: oikaze::SharedArray<u64>,

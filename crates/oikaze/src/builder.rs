@@ -2,7 +2,7 @@
 
 use crate::{Job, Result};
 
-/// What happens to the other nodes when a node dies.
+/// Fate of the other nodes when a node dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeath {
     /// The job has failed. The launcher ends the other nodes if they do not end by themselves.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The launcher sees the end of a process about as early as its peers do. An error waits for its words for so long.
 const WORDS_LIMIT: Duration = Duration::from_millis(300);
 
-/// What a wait needs of another node.
+/// The part of another node's work that a wait needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// A message.
@@ -24,7 +24,7 @@ pub(crate) enum Needs {
     Memory,
 }
 
-/// What is known of other nodes' ends.
+/// Ends of other nodes, as far as they are known.
 #[derive(Default)]
 pub(super) struct Departures {
     /// Something below is set. Waits ask again and again, so this is one load for them.
@@ -140,7 +140,7 @@ impl Node {
         self.look(|inside| inside.aborted.clone().map(Failure::Aborted))
     }
 
-    /// What is next of this node's own doing; or that there will be none.
+    /// The next result of this node's own work, or why there will be none.
     pub fn next_or_left<T>(&self, next: impl FnMut() -> Option<T>) -> Option<Result<T, Failure>> {
         mailbox::next_or_end(next, || self.over())
     }

@@ -97,7 +97,7 @@ impl Peer {
             match self.node.outcome_of(&subject, &what, || completion.outcome(), Some(left)) {
                 Ok(Value::Region(published)) => return Ok(published),
                 Ok(_) => return Err(Error::invalid(what, "the answer is of another kind (a defect)")),
-                // What a leaving node has not published, it never will (END-2.3).
+                // A leaving node publishes nothing more (END-2.3).
                 Err(error) if is_unknown_name(&error) && was_leaving => {
                     return Err(self.node.failure(&what, Failure::Leaving { peer: Some(self.rank) }));
                 }

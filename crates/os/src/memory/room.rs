@@ -89,7 +89,7 @@ fn leave(ledger: &File) {
     let _ = flock(ledger, FlockOperation::Unlock);
 }
 
-/// What others have reserved.
+/// Bytes that others have reserved.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reserved {
     /// Bytes in all.

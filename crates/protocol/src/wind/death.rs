@@ -124,7 +124,7 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// What no correct peer says.
+/// Statements that no correct peer makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nonsense {
     /// It acknowledged a datagram that was never sent.
@@ -149,7 +149,7 @@ pub enum Nonsense {
 }
 
 impl Death {
-    /// What a goodbye to the peer says of it (WIND-7.9).
+    /// Reason that a goodbye to the peer gives (WIND-7.9).
     pub(super) fn close_reason(self) -> CloseReason {
         match self {
             Death::NoProgress(_) => CloseReason::NoProgress,
@@ -158,7 +158,7 @@ impl Death {
         }
     }
 
-    /// What a goodbye from the peer means.
+    /// Meaning of a goodbye from the peer.
     pub(super) fn by_peer(reason: CloseReason) -> Death {
         if reason == CloseReason::Goodbye { Death::Closed } else { Death::GivenUp(reason) }
     }

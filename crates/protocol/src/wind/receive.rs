@@ -202,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// What no correct peer says: an acknowledgement, credit or refusal of what there never was (WIND-7.8).
+    /// No correct peer says this: an acknowledgement, credit or refusal of what there never was (WIND-7.8).
     fn nonsense(&self, contents: &Contents<'_>) -> Option<Nonsense> {
         for ack in &contents.acknowledgements {
             let flight = &self.sending[ack.told.lane].flight;

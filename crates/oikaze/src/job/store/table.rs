@@ -48,7 +48,7 @@ pub struct Table {
     notices: VecDeque<Notice>,
 }
 
-/// What a node answered to a question of the launcher.
+/// A node's answer to a question of the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// As given to [`Table::ask`].
@@ -59,7 +59,7 @@ pub struct Answer {
     pub text: Option<String>,
 }
 
-/// What a node wants of the launcher.
+/// A request of a node to the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The node of this rank ended the job for everyone, for this reason.

@@ -1,10 +1,10 @@
-//! What a blocked thread waits for, in words.
+//! Subjects of waits, in words.
 
 use oikaze_protocol::Rank;
 use std::fmt;
 use std::thread::{Thread, ThreadId};
 
-/// What a blocked thread waits for. Displayed, it ends the sentence "node 1 has waited 5 s for …".
+/// Subject of a blocked thread's wait. Displayed, it ends the sentence "node 1 has waited 5 s for …".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WaitSubject {
     /// All nodes, in a collective operation.
