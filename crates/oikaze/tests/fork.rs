@@ -1,13 +1,13 @@
 //! Children of fork, real ones: they cannot use the job, and whatever they do, their parent's job goes on (MEM-24).
 
-use oikaze::job::environment::{Place, new_incarnation, to_variables};
-use oikaze::job::store::Server;
-use oikaze::job::{Secret, Settings};
+#[path = "support/processes.rs"]
+mod processes;
+
+use oikaze::job::Settings;
 use oikaze::{Class, Error, Job, Region, Rights};
 use oikaze_os::process::in_child_of_fork;
-use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use processes::run_two_nodes;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Set in a process that is a node of the job: what its child does.
@@ -175,38 +175,8 @@ fn child_after_exec_has_no_descriptor_of_the_job() {
     WITHOUT.iter().for_each(|without| run("plays_its_role", "executes", without));
 }
 
-/// The job's processes, which end with the test.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for node in &mut self.0 {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
-    }
-}
-
 /// Two nodes that play this role, without some mechanisms.
 fn run(test: &str, role: &str, without: &str) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let secret = Secret::random().unwrap();
-    let server = Server::start(listener, 2, secret.clone()).unwrap();
-    let nodes = (0..2).map(|rank| {
-        let store = format!("127.0.0.1:{}", server.port());
-        let (secret, incarnation) = (secret.clone(), new_incarnation());
-        let place = Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
-        let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", test, "--nocapture"]).envs(to_variables(&place, &settings));
-        command.env(ROLE, role).env("OIKAZE_WITHOUT", without);
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    });
-    let mut nodes = Nodes(nodes.collect());
-    for (rank, node) in nodes.0.iter_mut().enumerate() {
-        let mut said = String::new();
-        node.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        let status = node.wait().unwrap();
-        assert!(status.success(), "node {rank} without '{without}': {status}\n{said}");
-    }
+    let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
+    run_two_nodes(test, &settings, &[(ROLE, role), ("OIKAZE_WITHOUT", without)]);
 }

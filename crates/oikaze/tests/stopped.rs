@@ -1,13 +1,12 @@
 //! A neighbour that is stopped in the middle of a put into a mapped region, given up by the others, and goes on later: MEM-18.6. Real processes.
 
-use oikaze::job::environment::{Place, new_incarnation, to_variables};
-use oikaze::job::store::Server;
-use oikaze::job::{Secret, Settings};
+#[path = "support/processes.rs"]
+mod processes;
+
+use oikaze::job::Settings;
 use oikaze::{Class, Error, Job, LocalRegion, Region, Rights};
+use processes::run_two_nodes;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Set in a process that is a node of the job: how its memory is had back.
@@ -187,36 +186,7 @@ fn nor_if_that_was_dropped_before_it_was_given_up() {
     run(DROPPED_BEFORE);
 }
 
-/// The job's processes, which end with the test, also if they are stopped.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for node in &mut self.0 {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
-    }
-}
-
 fn run(way: &str) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let secret = Secret::random().unwrap();
-    let server = Server::start(listener, 2, secret.clone()).unwrap();
-    let nodes = (0..2).map(|rank| {
-        let store = format!("127.0.0.1:{}", server.port());
-        let (secret, incarnation) = (secret.clone(), new_incarnation());
-        let place = Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
-        let settings = Settings { failure_time: Some(Duration::from_secs(2)), ..Settings::default() };
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "plays_its_role", "--nocapture"]).envs(to_variables(&place, &settings)).env(ROLE, way);
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    });
-    let mut nodes = Nodes(nodes.collect());
-    for (rank, node) in nodes.0.iter_mut().enumerate() {
-        let mut said = String::new();
-        node.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        let status = node.wait().unwrap();
-        assert!(status.success(), "node {rank}: {status}\n{said}");
-    }
+    let settings = Settings { failure_time: Some(Duration::from_secs(2)), ..Settings::default() };
+    run_two_nodes("plays_its_role", &settings, &[(ROLE, way)]);
 }
