@@ -68,7 +68,7 @@ fn command_lines_in_help_texts_parse() {
     for command in commands {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let examples = text.lines().skip_while(|line| *line != "Examples:").skip(1).take_while(|line| line.starts_with("  "));
-        // What a line shows, without what is said about it; lines that are all explanation begin further in.
+        // A line without its explanation. Lines that are all explanation begin further in.
         let shown =
             examples.filter(|line| !line.starts_with("   ")).map(|line| line.trim().split("   ").next().unwrap_or_default());
         calls += shown.filter(|line| check(line, &format!("help of {}", command.get_name()))).count();

@@ -9,7 +9,7 @@ use support::*;
 
 /// Set for nodes.
 const NODE: &str = "WAITS_TEST_NODE";
-/// What a node does.
+/// The work of a node.
 const CASE: &str = "WAITS_TEST_CASE";
 /// Number of elements in one page of an array.
 const PAGE_ELEMENTS: usize = 512;

@@ -43,7 +43,7 @@ pub struct Completion {
     /// Who else is told, once. Set in the engine only, where outcomes appear, so that neither misses the other; to settle what nobody
     /// wants to be told of costs one load more.
     sink: OnceLock<Box<dyn Sink>>,
-    /// What a caller began, and where its failure is noted until the caller is told; `None` for what the library waits for itself.
+    /// The caller's operation, and where its failure is noted until the caller is told. `None` for a wait of the library itself.
     begun: Option<(What, Arc<Untaken>)>,
     /// Serial number of its failure, until a caller is told of it.
     failed: AtomicU64,
@@ -76,7 +76,7 @@ impl Completion {
         Arc::new(Self { begun: Some((what, Arc::clone(untaken))), ..Self::default() })
     }
 
-    /// What its caller has begun.
+    /// The operation that its caller has begun.
     pub(crate) fn what(&self) -> Option<&What> {
         self.begun.as_ref().map(|(what, _)| what)
     }

@@ -42,7 +42,7 @@ fn tamper(random: &mut Random, datagram: &mut [u8]) {
     datagram[end..].copy_from_slice(&tag);
 }
 
-/// What each node has, and has begun.
+/// The objects and operations of each node.
 struct Party {
     node: Node,
     key: u64,
@@ -80,7 +80,7 @@ impl Party {
         }
     }
 
-    /// What has not ended and must.
+    /// Operations that have not ended and must.
     fn left(&self) -> Vec<&'static str> {
         let lives = self.node.engine.is_connected(1 - self.node.engine.rank());
         let must_end = |what: &str| !lives || !["get", "atomic"].contains(&what);

@@ -22,7 +22,7 @@ pub struct Tried {
     pub address: SocketAddr,
     /// The peer's interface with that address.
     pub interface: String,
-    /// What happened, e.g. `no answer in 3 s`.
+    /// Outcome of the try, e.g. `no answer in 3 s`.
     pub result: String,
 }
 
