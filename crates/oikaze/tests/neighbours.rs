@@ -99,6 +99,8 @@ fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
             job.barrier().unwrap();
             let there = peer.region(&name).unwrap();
             assert!(there.is_mapped() && there.why_not_mapped().is_none(), "{rights}");
+            // The peer's lookup has been answered, too: an answer is a message of this node.
+            job.barrier().unwrap();
             let before = posted();
             let outcomes = [
                 (read, there.get(0, into.all()).is_done()),
