@@ -77,7 +77,13 @@ pub struct Locked<G> {
 
 /// Takes a lock by `lock`. Costs one load as long as the program has no handlers.
 pub fn locked<G>(lock: impl FnOnce() -> G) -> Locked<G> {
-    let blocked = HANDLED.load(Ordering::Relaxed).then(SignalsBlocked::begin);
+    let blocked = are_known_to_be_handled().then(SignalsBlocked::begin);
+    Locked { guard: lock(), _blocked: blocked }
+}
+
+/// As [`locked`], also while the program has no handlers that are known. For locks that are taken rarely: it costs two system calls.
+pub fn locked_without_signals<G>(lock: impl FnOnce() -> G) -> Locked<G> {
+    let blocked = Some(SignalsBlocked::begin());
     Locked { guard: lock(), _blocked: blocked }
 }
 
@@ -109,6 +115,28 @@ impl<G: DerefMut> DerefMut for Locked<G> {
     fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.guard
     }
+}
+
+/// Writes a line to standard error without the lock of [`std::io::stderr`], which the thread in a signal handler may hold that waits for
+/// the caller.
+pub fn say(text: &str) {
+    let line = format!("{text}\n");
+    let mut rest = line.as_bytes();
+    while !rest.is_empty() {
+        match rustix::io::write(io::stderr(), rest) {
+            Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            // Nobody reads it.
+            _ => return,
+        }
+    }
+}
+
+/// Has the program been [seen](are_handled) to have handlers? Costs one load.
+#[inline]
+#[must_use]
+pub fn are_known_to_be_handled() -> bool {
+    HANDLED.load(Ordering::Relaxed)
 }
 
 /// Has the program a handler for some signal that comes from outside? Costs a system call for each signal.

@@ -6,8 +6,10 @@ use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Least time between two looks at the program's handlers: a look takes some microseconds.
+/// Minimum time between two looks at the program's handlers by threads that synchronise: a look takes some microseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// The same, by the helper: the program may take guards and call nothing else for long.
+const HELPER_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// When the program's handlers are looked at next, in nanoseconds of the node's time.
 #[derive(Debug)]
@@ -31,22 +33,28 @@ impl Node {
 
     /// Looks again whether the program has handlers by now, unless it was looked a moment ago.
     pub fn look_at_handlers_soon(&self) {
-        if self.handlers.due.load(Ordering::Relaxed) == u64::MAX {
+        self.look_at_handlers_after(Duration::ZERO);
+    }
+
+    /// As [`Node::look_at_handlers_soon`], called by the helper whenever it is awake.
+    pub fn look_at_handlers_rarely(&self) {
+        self.look_at_handlers_after(HELPER_LOOK_INTERVAL - LOOK_INTERVAL);
+    }
+
+    fn look_at_handlers_after(&self, overdue: Duration) {
+        let due = self.handlers.due.load(Ordering::Relaxed);
+        if due == u64::MAX {
             return;
         }
         let now = self.now();
-        if now.0 >= self.handlers.due.load(Ordering::Relaxed) {
+        if now >= Time(due) + overdue {
             self.look_at_handlers(now);
         }
     }
 
     fn look_at_handlers(&self, now: Time) {
-        let next = if oikaze_os::signals::are_handled() {
-            self.engine.keep_calm(Calm::Always);
-            u64::MAX
-        } else {
-            (now + LOOK_INTERVAL).0
-        };
+        // What is seen holds for all nodes of this process, and for locks outside the engine (`oikaze_os::signals::locked`).
+        let next = if oikaze_os::signals::are_handled() { u64::MAX } else { (now + LOOK_INTERVAL).0 };
         self.handlers.due.store(next, Ordering::Relaxed);
     }
 }

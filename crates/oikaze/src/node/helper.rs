@@ -41,11 +41,12 @@ impl Node {
         let mut watch = LinkWatch::new(self);
         let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
         let mut fetched = 0;
-        // Rounds of drivers when faults came last, until a driver has begun another one.
-        let (mut faulted_at, mut stands_still) = (None, false);
+        // Rounds that drivers had begun when the helper last woke up. Without another one since then the driver stands still: it sleeps, or
+        // is in a signal handler, which may wait for a page or be what a lock was handed to (COH-8.7).
+        let mut rounds_before = self.rounds.load(Ordering::Relaxed);
+        let mut stands_still = false;
         let mut open_faults = Faults::default();
         while !self.closing.load(Ordering::SeqCst) {
-            faulted_at = faulted_at.filter(|rounds| *rounds == self.rounds.load(Ordering::Relaxed));
             let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
                 Sleep::Watch => {
                     timers.set_lax(false);
@@ -56,20 +57,18 @@ impl Node {
                     watch.release();
                     // Whoever drives keeps its core.
                     timers.set_lax(true);
-                    // A driver that stands still may be in a signal handler that waits for a page: then nobody watches the socket.
-                    let limit = if faulted_at.is_some() { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
-                    let faults = self.poll(&self.helper, stands_still, true, limit);
+                    // While a page is waited for, a driver that stands still may be who waits: then nobody watches the socket.
+                    let is_needed = open_faults.are_any();
+                    let limit = if is_needed { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
+                    let faults = self.poll(&self.helper, stands_still && is_needed, true, limit);
                     self.helper.wake_up();
-                    if faults {
-                        (faulted_at, stands_still) = (Some(self.rounds.load(Ordering::Relaxed)), false);
-                    } else {
-                        let rounds = self.rounds.load(Ordering::Relaxed);
-                        stands_still = faulted_at == Some(rounds);
-                    }
+                    stands_still = self.rounds.load(Ordering::Relaxed) == rounds_before;
                     (stands_still, faults)
                 }
             };
+            rounds_before = self.rounds.load(Ordering::Relaxed);
             self.role.helper_woke();
+            self.look_at_handlers_rarely();
             if faults {
                 self.take_faults(&mut open_faults);
             }

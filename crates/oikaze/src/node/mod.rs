@@ -261,7 +261,7 @@ impl Node {
             self.note_leaving(leaving);
         }
         while let Some(warning) = engine.take_warning() {
-            eprintln!("oikaze: node {}: {warning}", self.bootstrap.rank());
+            oikaze_os::signals::say(&format!("oikaze: node {}: {warning}", self.bootstrap.rank()));
         }
     }
 

@@ -26,6 +26,19 @@ fn node_and_neighbour() -> (Arc<Node>, Pair) {
 }
 
 fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
+    let (node, theirs) = node_with_helper(tracker);
+    end_helper(&node);
+    node.closing.store(false, Ordering::SeqCst);
+    (node, theirs)
+}
+
+fn end_helper(node: &Node) {
+    node.closing.store(true, Ordering::SeqCst);
+    node.helper.event.signal();
+    lock(&node.helper_thread).take().unwrap().join().unwrap();
+}
+
+fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
     let (mine, theirs) = Pair::both().unwrap();
     let setup = Setup {
         me: 0,
@@ -45,20 +58,40 @@ fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
     let node =
         Node::start(engine, submissions, tracker, (WAITING, Waits::new(job.clone())), Instant::now(), job, Publisher::nothing())
             .unwrap();
-    node.closing.store(true, Ordering::SeqCst);
-    node.helper.event.signal();
-    lock(&node.helper_thread).take().unwrap().join().unwrap();
-    node.closing.store(false, Ordering::SeqCst);
     (node, theirs)
+}
+
+fn put_message(neighbour: &mut Pair, tag: u64) {
+    let head = Asked::User { tag }.encode();
+    let heading = Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
+    neighbour.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
+}
+
+/// COH-8.7: a driver in a signal handler that waits for a page runs no turns; the helper brings what comes, page or not.
+#[test]
+fn node_whose_driver_stands_still_hears_its_neighbour() {
+    let (node, mut neighbour) = node_with_helper(None);
+    let driving = node.role.try_drive(node.now().0).unwrap();
+    for tag in 0..4 {
+        put_message(&mut neighbour, tag);
+        let begun = Instant::now();
+        let arrived = loop {
+            match node.take_mail(None) {
+                None if begun.elapsed() < Duration::from_secs(30) => std::thread::yield_now(),
+                arrived => break arrived,
+            }
+        };
+        assert_eq!(arrived.expect("it arrives although nobody drives").tag, tag);
+    }
+    node.leave(driving, node.now());
+    end_helper(&node);
 }
 
 /// MEM-16.5: it sleeps, too, and the node that goes to sleep runs no whole turn before it does.
 #[test]
 fn a_neighbour_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     let (node, mut neighbour) = node_and_neighbour();
-    let head = Asked::User { tag: 1 }.encode();
-    let heading = Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
-    neighbour.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
+    put_message(&mut neighbour, 1);
     while node.mailbox.len() == 0 {
         node.try_turn(node.now()).unwrap();
     }

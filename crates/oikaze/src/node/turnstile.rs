@@ -11,7 +11,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 use oikaze_os::cpu::{Gate, Inside as InsideGate};
-use oikaze_os::signals::SignalsBlocked;
+use oikaze_os::signals::{SignalsBlocked, are_known_to_be_handled};
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU8 as StdAtomicU8, Ordering as StdOrdering};
 
@@ -24,10 +24,9 @@ pub(super) type Inside<'t, T> = InsideGate<'t, T>;
 pub(super) enum Calm {
     /// No array exists.
     Never = 0,
-    /// Arrays exist: during turns.
+    /// Arrays exist: during turns. Once the program is known to have handlers, also during entries that are too short to be worth two
+    /// system calls otherwise.
     Turns = 1,
-    /// The program has handlers: also during entries that are too short to be worth two system calls otherwise.
-    Always = 2,
 }
 
 /// What one thread at a time is in.
@@ -53,24 +52,24 @@ impl<T> Turnstile<T> {
     #[inline]
     #[must_use]
     pub fn calm(&self) -> Option<SignalsBlocked> {
-        self.calm_at(Calm::Always)
+        self.holds_handlers_off().then(SignalsBlocked::begin)
     }
 
     /// The same, before turns.
     #[must_use]
     pub fn calm_for_turns(&self) -> Option<SignalsBlocked> {
-        self.calm_at(Calm::Turns)
+        self.calms_turns().then(SignalsBlocked::begin)
     }
 
     /// Is [`Turnstile::calm`] needed? Paths for single small messages are not taken then: a turn holds handlers off by itself.
     #[inline]
     pub fn holds_handlers_off(&self) -> bool {
-        self.calm.load(StdOrdering::Relaxed) >= Calm::Always as u8
+        self.calms_turns() && are_known_to_be_handled()
     }
 
     #[inline]
-    fn calm_at(&self, least: Calm) -> Option<SignalsBlocked> {
-        (self.calm.load(StdOrdering::Relaxed) >= least as u8).then(SignalsBlocked::begin)
+    fn calms_turns(&self) -> bool {
+        self.calm.load(StdOrdering::Relaxed) >= Calm::Turns as u8
     }
 
     /// Wait until it is free. Who leaves without having run turns asks whether it [is asked](Turnstile::is_asked) for one.

@@ -96,12 +96,12 @@ impl<T: Element> SharedArray<T> {
         if let Some(problem) = declaration.problem(nodes) {
             return Err(Error::invalid(format!("declare array \"{name}\""), problem));
         }
+        node.expect_handlers();
         let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
         let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?.counted(Arc::clone(node.guards())));
         for run in homes.runs(me, memory.pages(), nodes) {
             memory.populate(run)?;
         }
-        node.expect_handlers();
         let alias = node.with_engine(|engine| {
             if engine.coherence().next_array() != array || engine.pages().get(array).is_some() {
                 return Err(at_the_same_time(name));

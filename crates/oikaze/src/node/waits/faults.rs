@@ -32,6 +32,11 @@ impl Faults {
         }
     }
 
+    /// Are there faults that may not have been served?
+    pub fn are_any(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Forgets faults that have been served, and registers those that last. Costs a comparison while there is none.
     pub fn look(&mut self, node: &Node) {
         if self.open.is_empty() {

@@ -7,6 +7,7 @@
 use super::super::lasting_len;
 use super::super::mapping::Mapping;
 use super::{Backing, Region};
+use crate::signals::{Locked, locked};
 use crate::without::Without;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;
@@ -148,8 +149,8 @@ impl Backed {
     }
 
     /// Until this is dropped, it does not become longer, and takes its memory from the same file.
-    pub fn growing(&self) -> MutexGuard<'_, ()> {
-        self.growing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn growing(&self) -> Locked<MutexGuard<'_, ()>> {
+        locked(|| self.growing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does it take its memory from another file than its first?
@@ -166,12 +167,12 @@ impl Backed {
         (!self.left.load(Ordering::Acquire)).then(|| self.own.as_fd())
     }
 
-    fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn runs(&self) -> Locked<MutexGuard<'_, Vec<Run>>> {
+        locked(|| self.runs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn spares(&self) -> MutexGuard<'_, Vec<Mapping>> {
-        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+    fn spares(&self) -> Locked<MutexGuard<'_, Vec<Mapping>>> {
+        locked(|| self.spares.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn save_up(&self) -> io::Result<()> {

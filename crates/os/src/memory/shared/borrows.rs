@@ -106,11 +106,11 @@ impl Held {
     fn report(&mut self, array: &str, at: usize) {
         let guard = self.ranges.iter().find(|entry| entry.bytes.contains(&at));
         if let Some(guard) = guard.filter(|_| !self.is_reported) {
-            eprintln!(
+            crate::signals::say(&format!(
                 "oikaze: data race on array {array:?}: another node has changed byte {at} while {} is alive in this process. The \
                  guard keeps the old bytes until it ends; drop it before other nodes write there",
                 guard.describe()
-            );
+            ));
             self.is_reported = true;
         }
     }

@@ -15,6 +15,7 @@ use super::error::SharedError;
 use super::page_word::{Level, PageWord, READABLE, UNMAPPED, WRITABLE, level_of};
 use super::segv::{self, Note, Watched};
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
+use crate::signals::{locked, locked_without_signals};
 
 /// Notes taken by one system call.
 const NOTES: usize = 64;
@@ -63,7 +64,7 @@ impl Mprotect {
                 "This is a bug in the runtime; please report it.",
             )
         })?;
-        let _one = words.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = locked(|| words.changing.lock().unwrap_or_else(PoisonError::into_inner));
         // Where pages trap from here on that did not before, the handler must still be ours (COH-8.6).
         if words
             .pages
@@ -154,7 +155,7 @@ impl Tracker for Mprotect {
         // Whoever sleeps goes on, untracked. All in one call, which joins mappings and so cannot run out of them. The handler keeps
         // knowing the view until it goes, for the sake of threads whose fault was on its way.
         if let Some(words) = view.kept::<Words>() {
-            let _one = words.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one = locked_without_signals(|| words.changing.lock().unwrap_or_else(PoisonError::into_inner));
             let _ = protect(view.base(), view.len(), WRITABLE);
             mark(&words.pages, WRITABLE);
         }

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::signals::SignalsBlocked;
 use oikaze_protocol::coherence::Access;
 
 const ACCESS: u32 = 0b11;
@@ -67,6 +68,8 @@ impl PageWord {
             }
             let bit = if needed == WRITABLE { WAITS_WRITE } else { WAITS_READ };
             if seen & bit == 0 {
+                // A handler between the two would see the bit, and sleep on a fault that nobody has been told of.
+                let _calm = SignalsBlocked::begin();
                 if self.0.compare_exchange(seen, seen | bit, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                     continue;
                 }
@@ -134,6 +137,36 @@ mod tests {
             }
         });
         assert_eq!(told.load(Ordering::Relaxed), 2);
+    }
+
+    /// Page word that the handler of the next test waits on.
+    static NESTED: PageWord = PageWord(AtomicU32::new(0));
+
+    extern "C" fn touch_the_same_page(_signal: libc::c_int) {
+        NESTED.wait(Some(Access::Read), |_| {});
+    }
+
+    /// COH-8.7: a signal handler that touches the page whose fault its thread is about to report does not keep the report back.
+    #[test]
+    fn fault_is_told_before_a_handler_sleeps_on_the_same_page() {
+        let handler: extern "C" fn(libc::c_int) = touch_the_same_page;
+        // SAFETY: the handler is async-signal-safe: it waits on a futex.
+        assert_ne!(unsafe { libc::signal(libc::SIGURG, handler as usize) }, libc::SIG_ERR);
+        let (ask, asked) = mpsc::channel();
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                NESTED.wait(Some(Access::Read), |_| {
+                    // SAFETY: raises a signal that has a handler.
+                    assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
+                    ask.send(()).unwrap();
+                });
+            });
+            let told = asked.recv_timeout(std::time::Duration::from_secs(30));
+            if NESTED.change(READABLE) {
+                NESTED.wake();
+            }
+            assert_eq!(told, Ok(()));
+        });
     }
 
     #[test]

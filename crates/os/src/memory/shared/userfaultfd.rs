@@ -16,6 +16,7 @@ use rustix::mm::Advice;
 use super::error::SharedError;
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
 use super::uffd_sys::{self, Continued, feature};
+use crate::signals::locked_without_signals;
 
 /// Events taken by one system call.
 const EVENTS: usize = 32;
@@ -128,13 +129,13 @@ impl Tracker for Userfaultfd {
     fn attach(&self, view: &View) -> Result<(), SharedError> {
         let (start, len) = (view.base(), view.len());
         uffd_sys::register(&self.fd, start, len).map_err(|e| failed("UFFDIO_REGISTER", start, len, e))?;
-        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        let mut views = locked_without_signals(|| self.views.write().unwrap_or_else(PoisonError::into_inner));
         views.insert(start, (len, view.array()));
         Ok(())
     }
 
     fn detach(&self, view: &View) {
-        self.views.write().unwrap_or_else(PoisonError::into_inner).remove(&view.base());
+        locked_without_signals(|| self.views.write().unwrap_or_else(PoisonError::into_inner)).remove(&view.base());
         // The view is unmapped next, which unregisters as well; a failure here changes nothing.
         let _ = uffd_sys::unregister(&self.fd, view.base(), view.len());
     }
