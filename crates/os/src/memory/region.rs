@@ -5,6 +5,7 @@ mod file;
 mod file_pages;
 mod grow;
 mod leave;
+mod sigbus;
 mod staged;
 mod weak;
 
@@ -23,6 +24,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use file_pages::Backed;
 use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd};
+use sigbus::NamedMapping;
 use std::sync::Arc;
 
 /// Where a region's bytes are.
@@ -80,7 +82,7 @@ enum Backing {
     Shared { view: Mapping, alias: Mapping, backed: Backed },
     Private { memory: Mapping, watched: Watched },
     Borrowed { gate: Gate, writable: bool },
-    File { _memory: Mapping, writable: bool, told: bool },
+    File { _named: Option<NamedMapping>, _memory: Mapping, writable: bool, told: bool },
     Staged { _memory: Mapping, disk: Disk },
     Alias { _owner: Arc<dyn Owner> },
 }

@@ -2,6 +2,7 @@
 
 use super::super::mapping::Mapping;
 use super::super::{AccessError, MemoryError, PageSize, residence, swap};
+use super::sigbus::NamedMapping;
 use super::{Backing, Region, RegionKind, Side};
 use oikaze_protocol::rma::Rights;
 use rustix::fd::BorrowedFd;
@@ -9,7 +10,7 @@ use rustix::fd::BorrowedFd;
 impl Region {
     /// `len` bytes of a file from `offset` (whole pages) on, as other mappings of it see them. Its pages need not be in memory: an operation that
     /// meets absent ones waits until a thread has fetched them, and nobody else does. If the file is truncated, operations on what is gone
-    /// fail; the program's own access to that ends it (SIGBUS), as for any mapping, and so does a
+    /// fail; the program's own access to that ends it (SIGBUS) with a message (MEM-1.15), as for any mapping, and so does a
     /// truncation in the very moment in which bytes are copied or summed up here: shrink no file that is in use.
     ///
     /// # Errors
@@ -20,7 +21,10 @@ impl Region {
         }
         let memory = Mapping::of_part_of_file(file, offset, len, writable)?;
         let at = memory.base();
-        Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _memory: memory, writable, told: residence::is_told(file) }))
+        // Without the handler a SIGBUS ends the process all the same, in silence.
+        let named = NamedMapping::new(file, offset, at, len).ok();
+        let told = residence::is_told(file);
+        Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _named: named, _memory: memory, writable, told }))
     }
 
     /// May pages of it be absent, so that whoever touches them waits for a disk? Those of a file, what was lent, which may be one's, and any

@@ -22,7 +22,7 @@ mod page_set;
 mod page_word;
 mod pending;
 mod segv;
-mod segv_chain;
+pub(super) mod segv_chain;
 mod self_test;
 mod shared_memory;
 mod tracker;

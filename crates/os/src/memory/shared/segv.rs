@@ -16,6 +16,7 @@ use oikaze_protocol::limits::PAGE;
 use super::page_word::PageWord;
 use super::segv_chain;
 use crate::origin::Origin;
+use crate::signals::locked_without_signals;
 
 /// One fault on its way through the pipe: 16 bytes, so that a write is whole or not at all (pipe(7): `PIPE_BUF`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ pub(super) struct Watched<'a> {
 /// `view.words` and `view.pipe` must stay valid until [`forget`] is called for this base, which must not happen while a thread touches
 /// the view.
 pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
-    let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
     WATCHER.get_or_init(Origin::here);
     ensure()?;
     let entry = entries().find(|e| e.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
@@ -114,7 +115,7 @@ pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
 
 /// Report touches of the view that begins here no more.
 pub(super) fn forget(base: usize) {
-    let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
     if let Some(entry) = entries().find(|e| e.len.load(Ordering::Relaxed) != 0 && e.base.load(Ordering::Relaxed) == base) {
         entry.change(|e| e.len.store(0, Ordering::Relaxed));
     }
@@ -156,7 +157,7 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
 
 /// Sees to it that touches of tracked pages reach [`on_segv`], in this thread.
 pub(super) fn ensure() -> io::Result<()> {
-    segv_chain::ensure(on_segv)
+    segv_chain::ensure(libc::SIGSEGV, on_segv)
 }
 
 extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

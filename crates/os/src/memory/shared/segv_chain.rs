@@ -1,4 +1,5 @@
-//! The process's SIGSEGV action: keeping our handler installed, and passing on the faults that are not ours.
+//! The process's SIGSEGV action: keeping our handler installed, and passing on the faults that are not ours. The same for SIGBUS, whose
+//! handler names the file that became shorter (MEM-1.15).
 //!
 //! A program may install a handler of its own at any time (a crash reporter, Python's faulthandler), and a thread may block the
 //! signal. A fault on a shared page would then end the process without a word. So action and mask are looked at whenever an array
@@ -8,6 +9,7 @@
 //! Many handlers pass what they cannot explain to the one that they found, which may be ours. [`Passed`] marks a `siginfo_t` that
 //! went to them from here, so that the fault goes on to the next older handler instead of round in a circle.
 
+use crate::signals::locked_without_signals;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -22,27 +24,34 @@ struct Saved {
     older: *const Saved,
 }
 
-/// The handler that was found last.
+/// The handler of SIGSEGV that was found last.
 static NEWEST: AtomicPtr<Saved> = AtomicPtr::new(ptr::null_mut());
+/// The handler of SIGBUS that was found last.
+static NEWEST_OF_BUS: AtomicPtr<Saved> = AtomicPtr::new(ptr::null_mut());
 /// Held while the process's action changes; never by a signal handler.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Sees to it that `ours` handles SIGSEGV and that this thread does not block the signal. Costs two system calls if all is well.
-pub(super) fn ensure(ours: Handler) -> io::Result<()> {
-    if !is_ours(&current()?, ours) {
-        install(ours)?;
+fn newest(signal: libc::c_int) -> &'static AtomicPtr<Saved> {
+    if signal == libc::SIGBUS { &NEWEST_OF_BUS } else { &NEWEST }
+}
+
+/// Sees to it that `ours` handles this signal, SIGSEGV or SIGBUS, and that this thread does not block it. Costs two system calls if all
+/// is well.
+pub(in crate::memory) fn ensure(signal: libc::c_int, ours: Handler) -> io::Result<()> {
+    if !is_ours(&current(signal)?, ours) {
+        install(signal, ours)?;
     }
-    unblock()
+    unblock(signal)
 }
 
 fn is_ours(action: &libc::sigaction, ours: Handler) -> bool {
     action.sa_sigaction == ours as usize && action.sa_flags & libc::SA_SIGINFO != 0
 }
 
-fn current() -> io::Result<libc::sigaction> {
+fn current(signal: libc::c_int) -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: only asks; all zeros is a valid `sigaction` to write over.
-    match unsafe { libc::sigaction(libc::SIGSEGV, ptr::null(), action.as_mut_ptr()) } {
+    match unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) } {
         // SAFETY: filled by the call.
         0 => Ok(unsafe { action.assume_init() }),
         _ => Err(io::Error::last_os_error()),
@@ -50,19 +59,19 @@ fn current() -> io::Result<libc::sigaction> {
 }
 
 #[cold]
-fn install(ours: Handler) -> io::Result<()> {
-    let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = current()?;
+fn install(signal: libc::c_int, ours: Handler) -> io::Result<()> {
+    let _one = locked_without_signals(|| INSTALLING.lock().unwrap_or_else(PoisonError::into_inner));
+    let found = current(signal)?;
     if is_ours(&found, ours) {
         return Ok(());
     }
-    let newest = NEWEST.load(Ordering::Relaxed);
+    let newest = self::newest(signal).load(Ordering::Relaxed);
     // SAFETY: null, or a leaked box.
     let is_known = unsafe { newest.as_ref() }.is_some_and(|saved| saved.action.sa_sigaction == found.sa_sigaction);
     if !is_known {
         // Known before our handler can run.
         let saved = Box::leak(Box::new(Saved { action: found, older: newest }));
-        NEWEST.store(saved, Ordering::Release);
+        self::newest(signal).store(saved, Ordering::Release);
     }
     // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -72,15 +81,15 @@ fn install(ours: Handler) -> io::Result<()> {
     // default; a frame with AVX-512 state is 3.5 KiB). The price: a stack overflow ends the process without Rust's message.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
     // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module docs of `segv`).
-    match unsafe { libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()) } {
+    match unsafe { libc::sigaction(signal, &action, ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// A thread that blocks SIGSEGV dies of a fault, whatever the handler.
-fn unblock() -> io::Result<()> {
-    let set = only(libc::SIGSEGV);
+/// A thread that blocks the signal dies of a fault, whatever the handler.
+fn unblock(signal: libc::c_int) -> io::Result<()> {
+    let set = only(signal);
     // SAFETY: the set is initialised; the old mask is not wanted.
     match unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut()) } {
         0 => Ok(()),
@@ -129,9 +138,9 @@ impl Passed {
 }
 
 /// Does what would have happened without us, for a fault that is not ours. Async-signal-safe.
-pub(super) fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+pub(in crate::memory) fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: called by the handler, with what it was given.
-    let next = unsafe { Passed::next(info) }.unwrap_or_else(|| NEWEST.load(Ordering::Acquire).cast_const());
+    let next = unsafe { Passed::next(info) }.unwrap_or_else(|| newest(signal).load(Ordering::Acquire).cast_const());
     // SAFETY: null, or a leaked box.
     let saved = unsafe { next.as_ref() };
     // SAFETY: the kernel passes a valid siginfo. A positive code is the kernel's own: a fault, not a signal that was sent.
