@@ -1,9 +1,12 @@
 //! Memory that belongs to files, whose pages are on a disk when somebody wants them.
 
+#![forbid(unsafe_code)]
+
 mod support;
 
 use oikaze::job::Settings;
 use oikaze::{Combine, Job, Refusal, Region, Rights};
+use oikaze_os::memory::TruncatedFile;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -178,14 +181,13 @@ fn pages_that_cannot_be_had_are_an_error() {
 #[test]
 fn lent_pages_that_cannot_be_had_are_an_error() {
     pair(|job| {
-        let (file, region) = evicted("lent", job.rank());
+        let name = format!("oikaze-file-{}-lent-{}", std::process::id(), job.rank());
+        let lent = TruncatedFile::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), LEN, 8192).unwrap();
         let _here = job.publish("memory", Region::zeroed(LEN).unwrap(), Rights::ALL).unwrap();
-        file.set_len(8192).unwrap();
         for at in [1 - job.rank(), job.rank()] {
             let there = job.peer(at).unwrap().region("memory").unwrap();
             for (offset, len) in [(8192, 8), (0, 20_000), (8192, 200_000)] {
-                // SAFETY: the range is mapped as long as `region` lives, and nobody writes it meanwhile.
-                let lent = unsafe { std::slice::from_raw_parts(region.view_ptr().add(offset), len) };
+                let lent = &lent.bytes()[offset..offset + len];
                 let put = job.scope(|scope| scope.put(&there, 0, lent)?.wait_for(PATIENCE));
                 let text = put.unwrap_err().to_string();
                 assert!(text.contains("this operation's own memory cannot be had"), "{text}");

@@ -36,6 +36,7 @@ mod swap;
 mod table;
 #[cfg(test)]
 mod tests;
+mod truncated_file;
 mod words;
 
 pub use available::has_memory_for;
@@ -50,4 +51,5 @@ pub(crate) use memfd::sealed as sealed_file;
 pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind, WeakRegion};
 pub use scatter::{Places, Scatter};
 pub use table::{Holder, RegionId, RegionTable, Registered};
+pub use truncated_file::TruncatedFile;
 pub use words::LocalWord;
