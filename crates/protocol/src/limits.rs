@@ -51,7 +51,10 @@ pub const PROGRESS_FAILURE_TIMES: u32 = 3;
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
 /// Times in a row that datagrams on a fast path must be lost, while others arrive, before the fast path is avoided (WIND-8.10).
 pub const FAST_PATH_ROUNDS: u16 = 3;
-/// Minimum number of datagrams lost in them.
+/// Probe timeouts of one silence of the bulk lane after each of which the small lane is answered, before the port for bulk is given up
+/// (WIND-8.9).
+pub const BULK_PORT_ROUNDS: u8 = 3;
+/// Minimum number of datagrams lost in [`FAST_PATH_ROUNDS`].
 pub const FAST_PATH_LOST_MIN: u32 = 12;
 /// Lost datagrams that one which arrives on the fast path makes up for.
 pub const FAST_PATH_WEIGHT: u32 = 8;

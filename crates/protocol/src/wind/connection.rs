@@ -13,6 +13,7 @@ use super::outbox::Outbox;
 use super::outgoing::Sizes;
 use super::pto::Probe;
 use super::refusals::Refusals;
+use super::repair::BulkPortDoubt;
 use super::rtt::RoundTrip;
 use super::send_mode::AckPath;
 use super::{Death, Event, Fallback, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
@@ -61,6 +62,7 @@ pub struct Connection {
     pub(super) ping: PerLane<bool>,
     /// Bulk goes to the peer's one port for all: nothing came through by that of its own (WIND-8.9).
     pub(super) shuns_bulk_port: bool,
+    pub(super) bulk_port_doubt: BulkPortDoubt,
     /// How acknowledgements that go alone fare.
     pub(super) ack_path: AckPath,
     /// Fallbacks that the owner was told of.
@@ -113,6 +115,7 @@ impl Connection {
             liveness: Liveness::new(&settings, now),
             ping: PerLane::default(),
             shuns_bulk_port: false,
+            bulk_port_doubt: BulkPortDoubt::default(),
             ack_path: AckPath::default(),
             told_fallbacks: ArrayVec::new(),
             mtu: Mtu::new(DATAGRAM_MIN),
@@ -359,6 +362,7 @@ impl Connection {
         self.mtu = Mtu::new(DATAGRAM_MIN);
         self.ends = None;
         (self.ping, self.shuns_bulk_port) = (PerLane::default(), false);
+        self.bulk_port_doubt = BulkPortDoubt::default();
         self.ack_path = AckPath::default();
         self.told_fallbacks.clear();
     }

@@ -105,7 +105,6 @@ pub(crate) struct Flight {
     loss_time: Option<Time>,
     /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told something new came.
     last_step: Time,
-    silent_since: Time,
     /// That datagram asked to be acknowledged at once.
     asked: bool,
     /// A size probe went last, and so long nothing need follow whose acknowledgement would tell of its loss (WIND-8.2).
@@ -137,7 +136,6 @@ impl Flight {
             overtaker: None,
             loss_time: None,
             last_step: Time(0),
-            silent_since: Time(0),
             asked: false,
             unfollowed: None,
             doubtful: Doubtful::default(),
@@ -198,9 +196,6 @@ impl Flight {
             self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));
         } else if elicits {
             self.unfollowed = None;
-            if self.datagrams == 0 {
-                self.silent_since = now;
-            }
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
             self.progress.sent(now, content);
@@ -349,7 +344,7 @@ impl Flight {
     /// What an acknowledgement that tells something new says of the path; the round trip, if it shows one.
     fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
         let (number, sent) = news.newest;
-        let largest = self.overtaker.map_or(0, |overtaker| overtaker.number);
+        let largest = self.largest_acked();
         // The delay is since the largest number came, which may be that of a datagram that nobody waits for, as an acknowledgement.
         let shows = match ack.largest {
             told if told == number => Some(sent),
@@ -364,7 +359,6 @@ impl Flight {
             self.overtaker = Some(Overtaker { number, round_trip: now - sent });
         }
         self.last_step = self.last_step.max(now);
-        self.silent_since = now;
         self.trim();
         round_trip
     }
@@ -373,9 +367,9 @@ impl Flight {
         !items.is_empty() && self.items.get(items.start) == Some(&Item::SizeProbe)
     }
 
-    /// Since when nothing of what is in flight was acknowledged.
-    pub fn silent_since(&self) -> Time {
-        self.silent_since
+    /// The largest number that was acknowledged; 0 if none was.
+    pub fn largest_acked(&self) -> u64 {
+        self.overtaker.map_or(0, |overtaker| overtaker.number)
     }
 
     pub fn loss_time(&self) -> Option<Time> {

@@ -8,10 +8,47 @@ use super::outbox::Outbox;
 use super::pto::Silence;
 use super::refusals::Refusals;
 use super::{Fallback, Statistics};
+use crate::limits::BULK_PORT_ROUNDS;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::Lane;
 use arrayvec::ArrayVec;
+
+/// Evidence that the peer is reached by its first port only (WIND-8.9).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BulkPortDoubt {
+    /// Largest number that was acknowledged in the bulk lane. A silence ends when it changes.
+    bulk_acked: u64,
+    /// Least number of a datagram of the small lane that is sent after the latest timeout; 0 before the first.
+    small_from: u64,
+    /// Timeouts after which the small lane got an answer before the next one came, and the bulk lane did not.
+    rounds: u8,
+}
+
+impl BulkPortDoubt {
+    /// The probe timer of the bulk lane has run out. Says whether that is enough, and starts anew then.
+    ///
+    /// A peer that stood still and runs again may answer the small lane first, but in one round only: in the next it answers both.
+    fn timed_out(&mut self, bulk_acked: u64, small_acked: u64, small_next: u64) -> bool {
+        if self.bulk_acked != bulk_acked {
+            *self = BulkPortDoubt { bulk_acked, ..BulkPortDoubt::default() };
+        }
+        if self.small_from > 0 && small_acked >= self.small_from {
+            self.rounds += 1;
+        }
+        self.small_from = small_next;
+        let enough = self.rounds >= BULK_PORT_ROUNDS;
+        if enough {
+            *self = BulkPortDoubt::default();
+        }
+        enough
+    }
+}
+
+/// To the exhaustive model, states that differ only in this are one.
+impl core::hash::Hash for BulkPortDoubt {
+    fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
+}
 
 impl Connection {
     /// WIND-5.4: ask, or send the oldest again, whatever the window says.
@@ -21,18 +58,18 @@ impl Connection {
         statistics.probe_timeouts += 1;
         let large = flight.has_large();
         let silence = flight.ran_out(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
-        let (first, given_up) = match silence {
+        let first = match silence {
             // A PING is small: it gets through a path that has become narrow, too.
             Silence::Ask => {
                 self.ping[lane] = true;
                 return;
             }
-            Silence::Tail { first } => (first, false),
+            Silence::Tail { first } => first,
             Silence::Lost { first } => {
                 if first {
                     controller.stalled(now);
                 }
-                (false, true)
+                false
             }
         };
         statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
@@ -43,16 +80,16 @@ impl Connection {
         }
         self.recut();
         self.outbox.begin_with_lowest();
-        self.doubt_bulk_port(lane, given_up);
+        self.doubt_bulk_port(lane);
     }
 
-    /// WIND-8.9: three times nothing of the bulk lane came through, though the peer was heard meanwhile. Perhaps something on the way lets
-    /// only the one port pass.
-    fn doubt_bulk_port(&mut self, lane: Lane, given_up: bool) {
+    /// WIND-8.9: something on the way may let only the first port pass.
+    fn doubt_bulk_port(&mut self, lane: Lane) {
         if lane == Lane::Small || self.bulk_port().is_none() {
             return;
         }
-        if given_up && self.liveness.heard_at() > self.sending.bulk.flight.silent_since() {
+        let (small, bulk_acked) = (&self.sending.small.flight, self.sending.bulk.flight.largest_acked());
+        if self.bulk_port_doubt.timed_out(bulk_acked, small.largest_acked(), small.next_number()) {
             self.shuns_bulk_port = true;
             self.statistics.bulk_ports_shunned += 1;
             self.fall_back(Fallback::BulkPort);

@@ -7,6 +7,7 @@ use crate::limits::{ACK_DELAY, SHORT_WAY_MAX};
 use crate::wind::*;
 use crate::wire::View;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// WIND-6.1: a full window of bulk holds back nothing that is small, nor the other way round.
 #[test]
@@ -75,4 +76,27 @@ fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
     asleep.nodes[0].connection.post(asleep.now, message(Class::Unordered, 1, 300_000)).unwrap();
     asleep.run(|world| world.nodes[0].connection.statistics().probe_timeouts > 4);
     assert_eq!(asleep.nodes[0].connection.statistics().bulk_ports_shunned, 0);
+}
+
+/// WIND-8.9: a peer that stands still for long, right after it was heard, and gets all that was lost meanwhile later, says nothing of a port.
+#[test]
+fn peer_that_stalls_after_it_was_heard_keeps_its_bulk_port() {
+    for (seed, steps) in (0..20).flat_map(|seed| [2, 5, 9, 14].map(|steps| (seed, steps))) {
+        let mut world = World::established(Settings::default(), Faults::default(), seed);
+        world.stride = Duration::from_millis(1);
+        world.nodes[0].connection.post(world.now, message(Class::Unordered, 1, 3_000_000)).unwrap();
+        (0..steps).for_each(|_| world.step());
+        for (id, stall) in [(2, 300), (3, 2000), (4, 20)] {
+            // Small messages arrive after what is acknowledged of bulk last.
+            world.nodes[1].connection.post(world.now, message(Class::Unordered, id, 8)).unwrap();
+            (0..1 + seed % 5).for_each(|_| world.step());
+            world.nodes[1].asleep = true;
+            world.run_for(Duration::from_millis(stall));
+            world.nodes[1].asleep = false;
+            (0..steps).for_each(|_| world.step());
+        }
+        world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(1))));
+        assert_eq!(world.nodes[0].connection.statistics().bulk_ports_shunned, 0, "seed {seed}, {steps} steps");
+        assert_eq!(world.nodes[0].fallbacks, [], "seed {seed}, {steps} steps");
+    }
 }
