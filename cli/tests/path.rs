@@ -150,8 +150,15 @@ fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
 /// A job of two nodes over a path on which both ends drop what the rule says: its transfers are verified, it ends well, and the first node
 /// has printed this fallback once.
 fn falls_back(name: &str, rules: &[(&str, &str)], fallback: &str) {
+    falls_back_with(name, rules, fallback, |_| true);
+}
+
+fn falls_back_with(name: &str, rules: &[(&str, &str)], fallback: &str, prepare: impl Fn(&Cable) -> bool) {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new(name, ["1500", "1500"], ["10.97.2.1/24", "10.97.2.2/24"]);
+    if !prepare(&cable) {
+        return skip("it needs the ethtool command");
+    }
     for (namespace, (table, chain)) in cable.0.iter().flat_map(|namespace| rules.iter().map(move |one| (namespace, one))) {
         if rule(namespace, table, chain).is_none() {
             return skip("it needs the nft command (package nftables)");
@@ -174,4 +181,18 @@ fn falls_back(name: &str, rules: &[(&str, &str)], fallback: &str) {
 fn path_that_loses_uncut_trains_is_used_without_segmentation_offload() {
     let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
     falls_back("trains", &[("inet t", chain)], "trains of datagrams (UDP_SEGMENT) are lost on the way");
+}
+
+/// WIND-8.10: the receiver's kernel joins datagrams that come one by one, too, and something behind that loses what is joined.
+#[test]
+fn receiver_that_loses_what_its_kernel_has_joined_is_reached_all_the_same() {
+    let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
+    falls_back_with("joined", &[("inet t", chain)], "trains of datagrams (UDP_SEGMENT) are lost on the way", |cable| {
+        cable.0.iter().all(|namespace| {
+            Command::new("ip")
+                .args(["netns", "exec", namespace, "ethtool", "-K", "e", "gro", "on"])
+                .status()
+                .is_ok_and(|status| status.success())
+        })
+    });
 }

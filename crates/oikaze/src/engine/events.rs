@@ -69,6 +69,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.notices.push(warning.clone());
                 self.warnings.push_back(warning);
             }
+            Event::Unheard => {
+                if let Some(address) = self.address_of(peer) {
+                    self.link.unheard(address);
+                }
+            }
             Event::Restarted { .. } => {
                 // The newcomer is called by another id; what the old one knew is gone.
                 self.peers.renamed(peer);

@@ -186,6 +186,12 @@ pub trait Link: Send {
         None
     }
 
+    /// Nothing was heard of this peer for long, though it was asked. The link receives from it by the plainest way until it is heard, and for
+    /// good if only that way brings something again and again (WIND-8.13).
+    fn unheard(&mut self, peer: SocketAddr) {
+        let _ = peer;
+    }
+
     /// Something a person should be told, once: a mechanism that turned out not to work, a buffer that is too small.
     fn notice(&mut self) -> Option<String> {
         None
@@ -240,6 +246,9 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
     fn poll_too_big(&mut self) -> Option<TooBig> {
         (**self).poll_too_big()
+    }
+    fn unheard(&mut self, peer: SocketAddr) {
+        (**self).unheard(peer);
     }
     fn notice(&mut self) -> Option<String> {
         (**self).notice()

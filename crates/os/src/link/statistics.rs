@@ -46,6 +46,8 @@ pub struct Statistics {
     pub truncated: u64,
     /// Datagrams the kernel dropped because our receive buffer was full (a group that came as one buffer counts once).
     pub overflowed: u64,
+    /// Peers that are received from by the plain socket only, because nothing came otherwise (WIND-8.13).
+    pub receive_paths_avoided: u64,
     /// Bytes of a socket's send buffer in the kernel, the smallest if they differ.
     pub send_buffer: usize,
     /// Bytes of a socket's receive buffer in the kernel, the smallest if they differ.

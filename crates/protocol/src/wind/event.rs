@@ -23,6 +23,8 @@ pub enum Event {
     Dead(Death),
     /// A fast path does not work and is not used any more (WIND-8.12).
     Fallback(Fallback),
+    /// Nothing came from the peer for half of the failure time: the link shall receive from it by the plainest way (WIND-8.13).
+    Unheard,
     /// The peer is a newer process at the same rank. All older messages have failed, `abandon` has been called, and
     /// [`Connection::id`](super::Connection::id) *has changed*. `Established` follows when the newcomer is connected.
     Restarted {

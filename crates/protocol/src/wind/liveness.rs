@@ -12,6 +12,8 @@ pub(crate) enum Pulse {
     Fine,
     /// Ask for a sign of life.
     Ask,
+    /// Half of the failure time has passed: ask, and doubt the ways by which the link receives (WIND-8.13). Said once a silence.
+    Unheard,
     Dead,
 }
 
@@ -24,12 +26,21 @@ pub(crate) struct Liveness {
     /// Not dead before this, whatever `heard` says.
     grace: Time,
     last_look: Time,
+    told_unheard: bool,
 }
 
 impl Liveness {
     pub fn new(settings: &Settings, now: Time) -> Liveness {
         let (failure_time, keepalive) = (settings.failure_time, settings.keepalive());
-        Liveness { failure_time, keepalive, heard: now, next_ask: now + keepalive, grace: now, last_look: now }
+        Liveness {
+            failure_time,
+            keepalive,
+            heard: now,
+            next_ask: now + keepalive,
+            grace: now,
+            last_look: now,
+            told_unheard: false,
+        }
     }
 
     /// This node was called. If it slept for more than half of the failure time, the silence says nothing about the peer:
@@ -45,6 +56,7 @@ impl Liveness {
     pub fn heard(&mut self, now: Time) {
         self.heard = self.heard.max(now);
         self.next_ask = self.heard + self.keepalive;
+        self.told_unheard = false;
     }
 
     /// Is the peer heard now for the first time after a silence?
@@ -68,13 +80,23 @@ impl Liveness {
         (self.heard + self.failure_time * late).max(self.grace)
     }
 
+    /// When the silence is to be told of. After an own sleep the peer first gets some time to be heard (WIND-7.4).
+    fn unheard_at(&self) -> Time {
+        let quarter = u64::try_from((self.failure_time / 4).as_nanos()).unwrap_or(u64::MAX);
+        (self.heard + self.failure_time / 2).max(Time(self.grace.0.saturating_sub(quarter)))
+    }
+
     pub fn next_timeout(&self) -> Time {
-        self.next_ask.min(self.dead_at())
+        let next = self.next_ask.min(self.dead_at());
+        if self.told_unheard { next } else { next.min(self.unheard_at()) }
     }
 
     pub fn check(&mut self, now: Time) -> Pulse {
         if now >= self.dead_at() {
             Pulse::Dead
+        } else if !self.told_unheard && now >= self.unheard_at() {
+            (self.told_unheard, self.next_ask) = (true, now + self.keepalive);
+            Pulse::Unheard
         } else if now >= self.next_ask {
             self.next_ask = now + self.keepalive;
             Pulse::Ask
@@ -96,22 +118,23 @@ mod tests {
         Liveness::new(&Settings { failure_time: Duration::from_millis(500), ..Settings::default() }, ms(0))
     }
 
-    /// WIND-7.1, 7.2.
+    /// WIND-7.1, 7.2, 8.13.
     #[test]
     fn asks_five_times_and_then_gives_up() {
         let mut life = fresh();
-        let mut asked = 0;
+        let (mut asked, mut told) = (0, std::vec::Vec::new());
         let mut now = ms(0);
         let dead = loop {
             now = now.max(life.next_timeout());
             life.look(now);
             match life.check(now) {
                 Pulse::Ask => asked += 1,
+                Pulse::Unheard => told.push(now),
                 Pulse::Fine => {}
                 Pulse::Dead => break now,
             }
         };
-        assert_eq!((asked, dead), (4, ms(500)));
+        assert_eq!((asked, told.as_slice(), dead), (4, [ms(250)].as_slice(), ms(500)));
     }
 
     /// WIND-7.4.
@@ -120,8 +143,10 @@ mod tests {
         let mut life = fresh();
         life.look(ms(2000));
         assert_eq!(life.check(ms(2000)), Pulse::Ask);
+        life.look(ms(2120));
+        assert_eq!(life.check(ms(2120)), Pulse::Ask, "what the peer has sent may still lie in the socket");
         life.look(ms(2200));
-        assert_ne!(life.check(ms(2200)), Pulse::Dead);
+        assert_eq!(life.check(ms(2200)), Pulse::Unheard);
         life.look(ms(2250));
         assert_eq!(life.check(ms(2250)), Pulse::Dead);
     }

@@ -5,7 +5,7 @@ use super::connection::{Connection, Phase};
 use super::lanes::Sending;
 use super::liveness::Pulse;
 use super::pto::Probe;
-use super::{Death, Stuck};
+use super::{Death, Event, Stuck};
 use crate::limits::PROBE_MAX;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -67,6 +67,10 @@ impl Connection {
         match self.liveness.check(now) {
             Pulse::Dead => return self.die(Death::Silent),
             Pulse::Ask => self.ask(),
+            Pulse::Unheard => {
+                self.ask();
+                self.events.push_back(Event::Unheard);
+            }
             Pulse::Fine => {}
         }
         if let Some(stuck) = Lane::BOTH.into_iter().find_map(|lane| self.stuck(now, lane)) {

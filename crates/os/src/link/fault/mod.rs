@@ -198,6 +198,10 @@ impl<L: Link> Link for Fault<L> {
         self.inner.poll_too_big()
     }
 
+    fn unheard(&mut self, peer: SocketAddr) {
+        self.inner.unheard(peer);
+    }
+
     fn notice(&mut self) -> Option<String> {
         self.inner.notice()
     }

@@ -256,6 +256,10 @@ impl<L: Link> Link for Tap<L> {
         self.inner.poll_too_big()
     }
 
+    fn unheard(&mut self, peer: SocketAddr) {
+        self.inner.unheard(peer);
+    }
+
     fn notice(&mut self) -> Option<String> {
         self.notices.pop_front().or_else(|| self.inner.notice())
     }

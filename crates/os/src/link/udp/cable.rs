@@ -17,8 +17,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Two hosts with a link each, a cable between them.
-struct Cable {
-    ends: [(SocketAddr, UdpLink); 2],
+pub(super) struct Cable {
+    pub(super) ends: [(SocketAddr, UdpLink); 2],
     namespaces: [File; 2],
 }
 
@@ -39,7 +39,7 @@ fn ip(line: &str) {
 }
 
 /// This thread is left at the second end, so that neither may open sockets later without going there (`connect`). `None`: not permitted.
-fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
+pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
     let namespace = || {
         // SAFETY: concerns this thread alone, which ends with the test.
         (unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0).then(|| File::open("/proc/thread-self/ns/net").unwrap())
@@ -82,7 +82,7 @@ impl Sink for Taken {
     }
 }
 
-fn in_a_thread(test: impl FnOnce() + Send + 'static) {
+pub(super) fn in_a_thread(test: impl FnOnce() + Send + 'static) {
     // Which may be anywhere afterwards.
     std::thread::spawn(test).join().unwrap();
 }

@@ -35,6 +35,15 @@ pub(super) struct Connected {
     used: u32,
 }
 
+impl Drop for Connected {
+    /// A child of a fork may hold the socket, too, for long, and would get what the peer sends. Connected to itself it gets nothing,
+    /// and sockets that allow others do not keep the next one from the port.
+    fn drop(&mut self) {
+        let _ = self.socket.share(true);
+        let _ = rustix::net::connect(&self.socket.fd, &self.socket.local);
+    }
+}
+
 /// The connected sockets, and who may get one.
 #[derive(Debug, Default)]
 pub(super) struct ConnectedSet {
@@ -103,6 +112,13 @@ impl ConnectedSet {
     pub(super) fn heard(&mut self, peer: SocketAddr, way: &Way, outlets: &mut Outlets) {
         if let Some(connected) = self.sockets.iter_mut().find(|connected| connected.to == peer) {
             connected.frames.heard(way, &connected.socket, outlets);
+        }
+    }
+
+    /// Closes the socket at this index, which may get nothing that its peer sends (WIND-8.13).
+    pub(super) fn close(&mut self, index: usize) {
+        if index < self.sockets.len() {
+            self.sockets.remove(index);
         }
     }
 

@@ -157,9 +157,13 @@ impl UdpLink {
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
         let (peers, outlets, frames) = (&mut self.connected.small, &mut self.outlets, !self.without.frames);
+        let doubts = &mut self.doubts;
         let taken = early.take(BURST, &mut self.statistics, &mut |arrival, way| {
             let from = arrival.from;
             sink.take(arrival);
+            if !doubts.is_empty() {
+                doubts.heard_fast(from);
+            }
             if frames && sink.was_a_peers() {
                 peers.heard(from, way, outlets);
             }
@@ -179,7 +183,11 @@ impl UdpLink {
 
     /// After there was no room in the ring: it is empty by now, and so is the hot socket.
     fn reopen(&mut self) {
-        if let Some(early) = self.early.as_mut().filter(|early| self.sleepers == 0 && !early.is_open()) {
+        let is_shut = self.early.as_ref().is_some_and(|early| !early.is_open());
+        if is_shut
+            && self.may_receive_early()
+            && let Some(early) = &mut self.early
+        {
             early.open_gate();
         }
     }
@@ -244,10 +252,25 @@ impl UdpLink {
             self.looks.hot = 0;
             return Ok(0);
         };
-        let mut taken = 0;
+        let (mut taken, mut avoided) = (0, None);
         while taken < BURST {
             let was_busy = socket.busy;
-            let burst = self.pool.receive(socket, was_busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?;
+            let burst = match &mut self.doubts {
+                doubts if doubts.is_empty() => {
+                    self.pool.receive(socket, was_busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?
+                }
+                doubts => {
+                    let (now, is_fast) = (std::time::Instant::now(), socket.peer.is_some());
+                    self.pool.receive(socket, was_busy, &mut self.statistics, &mut |arrival| {
+                        if is_fast {
+                            doubts.heard_fast(arrival.from);
+                        } else if doubts.heard_plain(arrival.from, now) {
+                            avoided = Some(arrival.from);
+                        }
+                        sink.take(arrival);
+                    })?
+                }
+            };
             taken += burst.datagrams;
             socket.busy = burst.buffers > usize::from(was_busy);
             if was_busy && socket.busy {
@@ -257,6 +280,9 @@ impl UdpLink {
             if !(was_busy && burst.full) {
                 break;
             }
+        }
+        if let Some(peer) = avoided {
+            self.tell_of_avoided(peer);
         }
         if taken > 0 {
             self.looks.small = self.looks.count;

@@ -8,6 +8,7 @@ mod bind;
 #[cfg(test)]
 mod cable;
 mod connected;
+mod doubts;
 mod early;
 mod foreseen;
 mod frames;
@@ -30,6 +31,7 @@ use super::{Arrival, Link, LocalAddress, Offload, Outgoing, Statistics, TooBig, 
 use crate::without::Without;
 use connected::ConnectedSet;
 use core::ops::ControlFlow;
+use doubts::Doubts;
 use early::Early;
 use foreseen::Patience;
 use frames::Outlets;
@@ -74,6 +76,8 @@ pub struct UdpLink {
     sleepers: u32,
     pool: Pool,
     looks: Looks,
+    /// Peers that fast paths may bring nothing from.
+    doubts: Doubts,
     patience: Patience,
     /// What later sockets are to be like.
     buffer: usize,
@@ -135,6 +139,7 @@ impl UdpLink {
             sleepers: 0,
             pool: Pool::new(),
             looks: Looks::new(),
+            doubts: Doubts::default(),
             patience: Patience::default(),
             buffer: ask.buffer,
             without: ask.without,
@@ -183,7 +188,7 @@ impl UdpLink {
     /// A call for this peer was or will be made in this lane: the index of its own socket, if it has one. It may be worth one now.
     fn note(&mut self, peer: SocketAddr, lane: Lane) -> Option<usize> {
         let (own, worth_it) = self.connected[lane].note(peer);
-        if worth_it && !self.without.connect {
+        if worth_it && !self.without.connect && !self.doubts.closes(peer) {
             self.connect(peer, lane);
         }
         own
@@ -386,6 +391,10 @@ impl Link for UdpLink {
 
     fn poll_too_big(&mut self) -> Option<TooBig> {
         self.too_big.pop_front()
+    }
+
+    fn unheard(&mut self, peer: SocketAddr) {
+        self.doubt(peer);
     }
 
     fn notice(&mut self) -> Option<String> {

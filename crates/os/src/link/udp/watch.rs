@@ -35,6 +35,10 @@ impl UdpLink {
         });
         if let Some(early) = &mut self.early {
             let _ = epoll::delete(&self.watch, early.fd());
+        }
+        if self.may_receive_early()
+            && let Some(early) = &mut self.early
+        {
             early.open_gate();
         }
     }

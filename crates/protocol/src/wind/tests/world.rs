@@ -178,6 +178,8 @@ pub struct Node {
     pub upper: Oracle,
     pub events: Vec<Event>,
     pub fallbacks: Vec<Fallback>,
+    /// Times that the peer was silent for long.
+    pub unheard: u32,
     /// Not scheduled: nothing is called on it.
     pub asleep: bool,
     pub corrupt_seen: u64,
@@ -191,6 +193,7 @@ impl Node {
             upper: Oracle::default(),
             events: Vec::new(),
             fallbacks: Vec::new(),
+            unheard: 0,
             asleep: false,
             corrupt_seen: 0,
         }
@@ -360,6 +363,7 @@ impl World {
             }
             while let Some(event) = self.nodes[n].connection.poll_event() {
                 match event {
+                    Event::Unheard => self.nodes[n].unheard += 1,
                     Event::Fallback(fallback) => self.nodes[n].fallbacks.push(fallback),
                     other => self.nodes[n].events.push(other),
                 }

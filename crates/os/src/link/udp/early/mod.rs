@@ -88,6 +88,12 @@ impl Early {
         Ok((early, program))
     }
 
+    /// From now on the program fills a ring that nobody reads.
+    #[cfg(test)]
+    pub(super) fn read_another_ring(&mut self) {
+        self.ring = Ring::new(RING).unwrap();
+    }
+
     fn gate(&self) -> &AtomicU32 {
         // SAFETY: the first word of a mapped page, aligned; the kernel reads and writes it as one.
         unsafe { self.gate.base().cast::<AtomicU32>().as_ref() }
