@@ -60,6 +60,15 @@ fn a_running_job_is_shown() {
     for word in [&format!("job {name}  oikaze  2 of 2 nodes here"), "rtt p50", "resent", " up ", "operations"] {
         assert!(text.contains(word), "no {word:?} in:\n{text}");
     }
+    // Faults are injected, so that the two share no memory, and the link's own buffers and paths count.
+    let slow = |node: &Value| node["slow_paths"].as_array().unwrap().clone();
+    for node in &nodes {
+        let shm = slow(node).into_iter().find(|slow| slow["path"] == "shared memory").unwrap();
+        assert!(shm["cause"].as_str().unwrap().contains("OIKAZE_FAULT"), "{shm}");
+        assert!(slow(node).iter().all(|slow| slow["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty())), "{node:#}");
+        assert_eq!(node["paths"]["unshared_nodes"].as_u64(), Some(1));
+    }
+    assert!(text.contains("slow: shared memory: 1 nodes of this machine are talked to over UDP"), "{text}");
     // The second of two looks tells what happened between them.
     let mut live = Running::start(&mut oikaze(&["top", "--json", "--interval", "0.05", name]));
     let spans: Vec<f64> = (0..3)
@@ -76,6 +85,25 @@ fn a_running_job_is_shown() {
     while look(&[name]) != Value::Null {
         assert!(begun.elapsed() < DEADLINE);
     }
+}
+
+/// What is switched off is named, with what brings it back.
+#[test]
+fn a_node_shows_what_it_does_without() {
+    let script = format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
+    let without = "OIKAZE_WITHOUT=gso,gro,early,splice,uffd,shm,huge";
+    let mut job = Running::start(&mut run_script(&["-n", "2", "--env", without], &script));
+    let pids: Vec<u64> = (0..2).map(|_| job.line("[").rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    let nodes = shown(&pids, |node| node["peers"][0]["state"].as_str() == Some("up"));
+    let named = ["early receive", "segmentation offload", "joined receive", "splice", "mprotect", "huge pages", "shared memory"];
+    for node in &nodes {
+        for name in named {
+            let is_named =
+                |slow: &Value| [&slow["path"], &slow["cause"]].iter().any(|text| text.as_str().unwrap().contains(name));
+            assert!(node["slow_paths"].as_array().unwrap().iter().any(is_named), "no {name} in {:#}", node["slow_paths"]);
+        }
+    }
+    drop(job);
 }
 
 #[test]

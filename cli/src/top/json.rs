@@ -2,8 +2,8 @@
 
 use super::sample::{Peer, Sample};
 use oikaze::engine::Counters;
-use oikaze::observe::Unreadable;
 use oikaze::observe::page::{Gauges, LinkCounters};
+use oikaze::observe::{PathStates, SlowPath, Unreadable, slow_paths};
 use oikaze_protocol::coherence;
 use oikaze_protocol::rma::Refusals;
 use oikaze_protocol::wind::{Histogram, Statistics};
@@ -40,9 +40,15 @@ fn node(sample: &Sample<'_>) -> Value {
         "engine": named(Counters::NAMES, &node.engine.values()),
         "link": named(LinkCounters::NAMES, &node.link.values()),
         "coherence": named(coherence::Statistics::NAMES, &node.coherence.values()),
+        "paths": named(PathStates::NAMES, &node.paths.values()),
+        "slow_paths": slow_paths(node, &view.peers).iter().map(slow_path).collect::<Vec<_>>(),
         "refusals": named(Refusals::NAMES, &node.refusals.values()),
         "peers": sample.peers.iter().map(peer).collect::<Vec<_>>(),
     })
+}
+
+fn slow_path(slow: &SlowPath) -> Value {
+    json!({ "path": slow.path, "cause": slow.cause, "remedy": slow.remedy })
 }
 
 fn peer(peer: &Peer<'_>) -> Value {

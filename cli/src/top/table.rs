@@ -1,8 +1,8 @@
 //! One look for people.
 
 use super::sample::{Peer, Sample};
-use oikaze::observe::Unreadable;
 use oikaze::observe::page::{PeerPage, State};
+use oikaze::observe::{Unreadable, slow_paths};
 use oikaze_protocol::wind::Histogram;
 use rustix::termios::Winsize;
 use std::fmt::Write as _;
@@ -18,8 +18,9 @@ const HEAD: &str = "node peer state     out/s   MB/s   in/s   MB/s  rtt p50    p
 pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usize>) -> String {
     let mut text = String::new();
     let jobs: Vec<&[Sample<'_>]> = samples.chunk_by(|one, other| one.view.node.job == other.view.node.job).collect();
-    // Per job a title, a heading, how many are hidden, a line for each node and an empty one.
-    let fixed = samples.len() + jobs.len() * 4 + unreadable.len() + 1;
+    // Per job a title, a heading, how many are hidden, a line for each node and each path that it does without, and an empty one.
+    let slow: usize = samples.iter().map(|sample| slow_paths(&sample.view.node, &sample.view.peers).len()).sum();
+    let fixed = slow + samples.len() + jobs.len() * 4 + unreadable.len() + 1;
     let least = rows.map_or(0, |rows| traffic_of_the_busiest(samples, rows.saturating_sub(fixed).max(1)));
     for job in jobs {
         title(job, &mut text);
@@ -114,6 +115,9 @@ fn node(sample: &Sample<'_>, text: &mut String) {
         let _ = write!(text, "; has not moved for {:.0} s", age.as_secs_f64());
     }
     text.push('\n');
+    for slow in slow_paths(node, &sample.view.peers) {
+        let _ = writeln!(text, "      slow: {}: {}; remedy: {}", slow.path, slow.cause, slow.remedy);
+    }
 }
 
 fn at(histogram: &Histogram, hundredths: u32) -> String {

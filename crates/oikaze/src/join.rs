@@ -66,6 +66,7 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
     let _ = oikaze_os::hazard::makes_fences();
     let choice = choose(&without)?;
     let tracking = choice.to_string();
+    publisher.paths().tracks_by(choice.tracker.kind());
     let tracker: Arc<dyn Tracker> = choice.tracker;
 
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
@@ -75,6 +76,7 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
     let waiting = wish.given(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
     let neighbours = neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
+    publisher.paths().unshared(neighbours.unshared, || neighbours.notices.last().cloned().unwrap_or_default());
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
     let setup = setup(bootstrap.as_ref(), &meeting, neighbours.pairs, failure_time)?;

@@ -128,7 +128,9 @@ impl Node {
     fn drive_for_good(&self, core: Option<usize>) {
         if let Some(core) = core {
             // A core that cannot be had (a container's set) leaves the thread where the kernel puts it.
-            let _ = oikaze_os::cpu::pin_to_core(core);
+            if oikaze_os::cpu::pin_to_core(core).is_err() {
+                self.paths().unpinned();
+            }
         }
         let mut open_faults = Faults::default();
         while !self.closing.load(Ordering::SeqCst) {

@@ -38,7 +38,7 @@ pub(crate) use ways::Way;
 
 use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Untaken, Work};
 use crate::job::Bootstrap;
-use crate::observe::Publisher;
+use crate::observe::{PathNotes, Publisher};
 use crate::role::Role;
 use crate::{Error, Result};
 use crossbeam_queue::SegQueue;
@@ -114,6 +114,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// What is found out about fast paths goes there.
+    pub fn paths(&self) -> &PathNotes {
+        self.publisher.paths()
+    }
+
     /// Start a node's helper around its engine.
     pub fn start(
         mut engine: RealEngine,

@@ -6,6 +6,7 @@
 
 pub mod page;
 mod publish;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -13,4 +14,6 @@ mod words;
 
 pub(crate) use publish::Publisher;
 pub use publish::VARIABLE;
+pub(crate) use slow::PathNotes;
+pub use slow::{PathStates, SlowPath, slow_paths};
 pub use watch::{NodeView, Unreadable, nodes};

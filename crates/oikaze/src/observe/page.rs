@@ -1,5 +1,6 @@
 //! What stands on a node's board, and in which order.
 
+use super::slow::PathStates;
 use super::words::{Reader, Row};
 use crate::Rank;
 use crate::engine::{Counters, Engine};
@@ -17,14 +18,23 @@ use std::time::Duration;
 /// The name under which boards are found.
 pub const BOARD: &str = "oikaze-statistics";
 /// Changes when the order or the meaning of anything below changes in a way that the names of the counters do not tell.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
 /// Words of the text about waits.
 const WAITS_WORDS: usize = BOARD_BYTES / 8;
+/// Words of the first reason of a kind.
+const REASON_WORDS: usize = 40;
 const HISTOGRAM_WORDS: usize = 2 + Histogram::BUCKETS.div_ceil(2);
-const NODE_WORDS: usize =
-    7 + PROGRAM_WORDS + WAITS_WORDS + Counters::COUNT + LinkCounters::COUNT + coherence::Statistics::COUNT + Refusals::COUNT;
+const NODE_WORDS: usize = 7
+    + PROGRAM_WORDS
+    + WAITS_WORDS
+    + Counters::COUNT
+    + LinkCounters::COUNT
+    + coherence::Statistics::COUNT
+    + Refusals::COUNT
+    + PathStates::COUNT
+    + 2 * REASON_WORDS;
 const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
 /// The layout of the board of a node in a job of so many: the node's own record, then one for each rank.
@@ -41,6 +51,7 @@ const VERSION: u64 = {
     hash = fingerprint(hash, LinkCounters::NAMES);
     hash = fingerprint(hash, coherence::Statistics::NAMES);
     hash = fingerprint(hash, Refusals::NAMES);
+    hash = fingerprint(hash, PathStates::NAMES);
     hash = fingerprint(hash, wind::Statistics::NAMES);
     fingerprint(hash, Gauges::NAMES)
 };
@@ -81,6 +92,7 @@ counters! {
         pub too_big: u64,
         pub truncated: u64,
         pub overflowed: u64,
+        pub receive_paths_avoided: u64,
         pub send_buffer: u64,
         pub receive_buffer: u64,
     }
@@ -91,7 +103,17 @@ impl From<link::Statistics> for LinkCounters {
         let link::Statistics {
             datagrams_out, frames_out, spliced, bytes_out, calls_out, datagrams_in, bytes_in, calls_in, ..
         } = link;
-        let link::Statistics { in_place, early, would_block, unreachable, too_big, truncated, overflowed, .. } = link;
+        let link::Statistics {
+            in_place,
+            early,
+            would_block,
+            unreachable,
+            too_big,
+            truncated,
+            overflowed,
+            receive_paths_avoided,
+            ..
+        } = link;
         let (send_buffer, receive_buffer) = (link.send_buffer as u64, link.receive_buffer as u64);
         Self {
             datagrams_out,
@@ -109,6 +131,7 @@ impl From<link::Statistics> for LinkCounters {
             too_big,
             truncated,
             overflowed,
+            receive_paths_avoided,
             send_buffer,
             receive_buffer,
         }
@@ -277,6 +300,12 @@ pub struct NodePage {
     pub coherence: coherence::Statistics,
     /// What was refused to peers.
     pub refusals: Refusals,
+    /// Fast paths that are used, or not.
+    pub paths: PathStates,
+    /// Why the first node of this machine shares no memory with this one; empty if all do.
+    pub first_unshared: String,
+    /// Why the first neighbour's region was not mapped; empty if all are.
+    pub first_unmapped: String,
 }
 
 impl NodePage {
@@ -290,6 +319,9 @@ impl NodePage {
         row.all(&self.link.values());
         row.all(&self.coherence.values());
         row.all(&self.refusals.values());
+        row.all(&self.paths.values());
+        row.text(&self.first_unshared, REASON_WORDS);
+        row.text(&self.first_unmapped, REASON_WORDS);
     }
 
     pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
@@ -309,6 +341,9 @@ impl NodePage {
             link: LinkCounters::from_values(row.all()?),
             coherence: coherence::Statistics::from_values(row.all()?),
             refusals: Refusals::from_values(row.all()?),
+            paths: PathStates::from_values(row.all()?),
+            first_unshared: row.line(REASON_WORDS)?,
+            first_unmapped: row.line(REASON_WORDS)?,
         };
         (page.rank < page.nodes).then_some(page)
     }

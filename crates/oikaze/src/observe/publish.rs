@@ -1,6 +1,7 @@
 //! The writer's side: now and then, what an engine counts goes onto the board.
 
 use super::page::{self, NodePage, PeerPage};
+use super::slow::PathNotes;
 use super::words::Row;
 use crate::Rank;
 use crate::engine::Engine;
@@ -39,6 +40,7 @@ pub(crate) struct Publisher {
     next: AtomicU64,
     /// Only whoever holds the engine writes, so nobody waits for this.
     board: Mutex<Option<Writer>>,
+    paths: PathNotes,
 }
 
 impl Publisher {
@@ -57,7 +59,7 @@ impl Publisher {
         Ok(match Board::new(page::BOARD, page::layout(job.size())) {
             Ok(board) => {
                 let writer = Writer::new(board, identity);
-                (Self { next: AtomicU64::new(0), board: Mutex::new(Some(writer)) }, None)
+                (Self { board: Mutex::new(Some(writer)), ..Self::default() }, None)
             }
             Err(why) => {
                 (Self::nothing(), Some(format!("oikaze top will not see this node: no memory file for its numbers: {why}")))
@@ -67,7 +69,7 @@ impl Publisher {
 
     /// Shows nothing.
     pub fn nothing() -> Self {
-        Self { next: AtomicU64::new(u64::MAX), board: Mutex::new(None) }
+        Self { next: AtomicU64::new(u64::MAX), ..Self::default() }
     }
 
     /// After a turn: write if it is time. Costs a load and a comparison otherwise.
@@ -75,9 +77,14 @@ impl Publisher {
         if now.0 >= self.next.load(Ordering::Relaxed) {
             self.next.store((now + SHOWN_EVERY).0, Ordering::Relaxed);
             if let Some(writer) = &mut *self.board.lock().unwrap_or_else(PoisonError::into_inner) {
-                writer.write(engine, mail, now, waits());
+                writer.write(engine, mail, now, waits(), &self.paths);
             }
         }
+    }
+
+    /// What is found out about fast paths goes there.
+    pub fn paths(&self) -> &PathNotes {
+        &self.paths
     }
 
     /// Take the board down.
@@ -107,24 +114,33 @@ impl Writer {
         writer
     }
 
-    pub fn write<L: Link, P: Pages>(&mut self, engine: &mut Engine<L, P>, mail: usize, now: Time, waits: String) {
+    pub fn write<L: Link, P: Pages>(
+        &mut self,
+        engine: &mut Engine<L, P>,
+        mail: usize,
+        now: Time,
+        waits: String,
+        paths: &PathNotes,
+    ) {
         let nodes = self.identity.nodes;
         for _ in 0..nodes.min(SHOWN_PEERS) {
             let rank = self.next;
             self.next = (rank + 1) % nodes;
             self.write_peer(engine, rank);
         }
-        let page = NodePage {
+        let link = engine.link().statistics();
+        let mut page = NodePage {
             at: Duration::from_nanos(now.0),
             operations: engine.in_flight() as u64,
             mail: mail as u64,
             waits,
             engine: engine.counters(),
-            link: engine.link().statistics().into(),
+            link: link.into(),
             coherence: *engine.coherence().statistics(),
             refusals: engine.refusal_counters(),
             ..self.identity.clone()
         };
+        paths.show(&link, &mut page);
         self.write_node(&page);
     }
 

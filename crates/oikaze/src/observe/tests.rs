@@ -1,4 +1,5 @@
 use super::page::*;
+use super::slow::PathStates;
 use super::words::{Reader, Row};
 use crate::engine::Counters;
 use oikaze_protocol::rma::Refusals;
@@ -23,23 +24,45 @@ fn histogram() -> impl Strategy<Value = Histogram> {
 fn node() -> impl Strategy<Value = NodePage> {
     let place = (1..=limits::NODES_MAX).prop_flat_map(|nodes| (0..nodes, Just(nodes)));
     let totals = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-    (any::<u32>(), place, ("[!-~]{0,40}", "[ -~]{0,500}"), totals, counts(), counts(), counts(), counts()).prop_map(
-        |(job, (rank, nodes), (program, waits), (started, at, operations, mail), engine, link, coherence, refusals)| NodePage {
-            job,
-            rank,
-            nodes,
-            program: program.chars().take(32).collect(),
-            started,
-            at: Duration::from_nanos(at),
-            operations,
-            mail,
-            waits: waits.chars().take(384).collect(),
-            engine: Counters::from_values(engine),
-            link: LinkCounters::from_values(link),
-            coherence: coherence::Statistics::from_values(coherence),
-            refusals: Refusals::from_values(refusals),
-        },
+    (
+        any::<u32>(),
+        place,
+        ("[!-~]{0,40}", "[ -~]{0,500}"),
+        totals,
+        (counts(), "[ -~]{0,320}", "[ -~]{0,320}"),
+        counts(),
+        counts(),
+        (counts(), counts()),
     )
+        .prop_map(
+            |(
+                job,
+                (rank, nodes),
+                (program, waits),
+                (started, at, operations, mail),
+                (engine, unshared, unmapped),
+                link,
+                coherence,
+                (refusals, paths),
+            )| NodePage {
+                job,
+                rank,
+                nodes,
+                program: program.chars().take(32).collect(),
+                started,
+                at: Duration::from_nanos(at),
+                operations,
+                mail,
+                waits: waits.chars().take(384).collect(),
+                engine: Counters::from_values(engine),
+                link: LinkCounters::from_values(link),
+                coherence: coherence::Statistics::from_values(coherence),
+                refusals: Refusals::from_values(refusals),
+                paths: PathStates::from_values(paths),
+                first_unshared: unshared,
+                first_unmapped: unmapped,
+            },
+        )
 }
 
 fn peer() -> impl Strategy<Value = PeerPage> {
@@ -86,6 +109,7 @@ proptest! {
         if let Some(node) = NodePage::read(Reader(words.iter())) {
             prop_assert!(node.rank < node.nodes && node.nodes <= limits::NODES_MAX);
             prop_assert!(node.program.bytes().all(|byte| byte.is_ascii_graphic()));
+            prop_assert!(node.first_unmapped.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
             prop_assert!(node.waits.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
         }
         if let Some(peer) = PeerPage::read(Reader(words.iter())) {

@@ -38,7 +38,11 @@ impl RemoteRegion {
         let request = Request::Map { at: self.peer.rank, key: self.published.key };
         let outcome = node.outcome(&"mapping a neighbour's region", &node.submit(request, None), Some(MAP_TIME));
         let mapped = if let Ok(Value::Mapped(mapped)) = outcome { Some(mapped) } else { None };
-        Self { mapped, ..self }
+        let region = Self { mapped, ..self };
+        if region.peer.node.has_neighbour(region.peer.rank) && !region.is_mapped() {
+            region.peer.node.paths().unmapped(|| region.why_not_mapped().unwrap_or_default());
+        }
+        region
     }
 
     /// Returns whether operations reach the memory directly, by loads and stores of this process. Without that each of them is a

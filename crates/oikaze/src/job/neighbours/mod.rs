@@ -37,6 +37,8 @@ pub(crate) struct Neighbourhood {
 pub(crate) struct Found {
     pub pairs: Vec<(Rank, Pair)>,
     pub notices: Vec<String>,
+    /// Nodes of this machine that no memory is shared with.
+    pub unshared: u64,
 }
 
 impl Neighbourhood {
@@ -81,6 +83,7 @@ impl Neighbourhood {
         let (doorway, _) = match &self.doorway {
             Ok(open) => open,
             Err(why) => {
+                found.unshared = here.len() as u64;
                 found.notices.push(format!("nodes of this machine are talked to over UDP: {why}"));
                 return Ok(found);
             }
@@ -162,6 +165,7 @@ impl Found {
                 }
             }
         }
+        self.unshared = whys.len() as u64;
         for (rank, why) in whys {
             self.notices.push(format!("node {rank} is on this machine, but is talked to over UDP: {why}"));
         }
