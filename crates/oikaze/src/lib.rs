@@ -20,6 +20,7 @@ mod fifo;
 mod handle;
 pub mod job;
 mod join;
+pub mod limits;
 mod member;
 mod membership;
 mod node;

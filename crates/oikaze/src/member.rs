@@ -112,8 +112,8 @@ impl Job {
         }
     }
 
-    /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements (a power of two) of up to `longest`
-    /// bytes each.
+    /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements (a power of two, at most 2²⁴) of up to `longest`
+    /// bytes each, at most 1 MiB.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -182,7 +182,8 @@ impl Job {
         Counter::new(&self.node, self.limit)
     }
 
-    /// A shared array of `len` elements under this name, with its pages in blocks, one block a node. Collective: all nodes make
+    /// A shared array of `len` elements, at most 1 TiB ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)), under this name of up to
+    /// 48 bytes, with its pages in blocks, one block a node. Collective: all nodes make
     /// the same arrays in the same order.
     ///
     /// # Errors
@@ -257,10 +258,10 @@ impl Job {
         combined.into_iter().next().ok_or_else(|| Error::invalid("reduce", "the result is empty (a defect)"))
     }
 
-    /// Combine vectors of equal length, element by element. Also a barrier.
+    /// Combine vectors of equal length, at most [`REDUCE_MAX`](crate::limits::REDUCE_MAX) values (65,536), element by element. Also a barrier.
     ///
     /// # Errors
-    /// As [`Job::barrier`]; lengths that differ between nodes.
+    /// As [`Job::barrier`]; lengths that differ between nodes; too many values.
     pub fn reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
         self.node.check_no_guard("reduce")?;
         let reduction = Reduction { op, values: T::to_values(values) };

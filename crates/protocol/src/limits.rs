@@ -196,6 +196,9 @@ pub const NAMES_MAX: usize = 4096;
 pub const NAMES_LISTED: usize = 1024;
 /// Gets, atomics and lookups that wait for their answers.
 pub const TICKETS_MAX: usize = MESSAGES_IN_FLIGHT;
+/// Maximum number of entries of a list operation. Each is a message that waits, as is each answer to a list of the peer, and others have room
+/// beside them.
+pub const LIST_MAX: usize = MESSAGES_IN_FLIGHT / 4;
 /// Fragmented puts and answers of one peer that have begun and are not whole.
 pub const TRANSFERS_PER_PEER: usize = 16_384;
 /// Elements that one FIFO holds.
@@ -291,6 +294,7 @@ pub const CAPTURE_MIN: u64 = 4096;
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at most 40 bytes");
 const _: () = assert!(HEADER_LEN + 24 + HEAD_MAX + BULK_FRAME_LEN + FRAGMENT_STEP + TAG_MAX <= DATAGRAM_MIN, "beside OPEN");
 const _: () = assert!(FIFO_ELEMENT_MAX <= HELD_MIN, "one long element is collected, however many peers there are");
+const _: () = assert!(LIST_MAX <= TICKETS_MAX && LIST_MAX <= MESSAGES_IN_FLIGHT);
 const _: () = assert!(PUSH_PAUSE_MIN.as_nanos() < PUSH_PAUSE_MAX.as_nanos());
 const _: () = assert!(CUT_ELEMENTS_PER_PEER > 2 * BODY_RANGES_MAX, "one accumulate alone always has room");
 const _: () = assert!(RING_BYTES.is_power_of_two() && RING_BYTES >= 4 * (RECORD_BODY + HEAD_MAX + 2 * RECORD_STEP));

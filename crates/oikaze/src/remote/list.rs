@@ -1,14 +1,15 @@
 //! Many ranges in one call, which end as one.
 
 use super::RemoteRegion;
-use crate::engine::{Completion, Joined, Request};
+use crate::engine::{Completion, Failure, Joined, Request};
 use crate::operation::{Begun, Operation, Verb};
 use crate::region::RegionSlice;
-use oikaze_protocol::rma::Rights;
+use oikaze_protocol::limits::LIST_MAX;
+use oikaze_protocol::rma::{Rights, RmaError};
 use oikaze_protocol::wind::Body;
 
 impl RemoteRegion {
-    /// Write each slice to its offset: done when all are in the peer's memory and visible, failed (when all have ended) if one has.
+    /// Write each of at most [`LIST_MAX`](crate::limits::LIST_MAX) slices (16,384) to its offset: done when all are in the peer's memory and visible, failed (when all have ended) if one has.
     /// They leave together ([`crate::Job::batch`]), and nothing orders one against another.
     pub fn put_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (to, key) = (self.peer.rank, self.published.key);
@@ -32,6 +33,12 @@ impl RemoteRegion {
         let first = list.first().map_or(0, |(offset, _)| *offset);
         let len = list.iter().map(|(_, slice)| slice.len() as u64).sum();
         let whole = Completion::begun(self.what(verb, first, len), &node.untaken);
+        if list.len() > LIST_MAX {
+            // All or nothing: else the entries beyond it would fail after the others.
+            let why = RmaError::ListTooLong { count: list.len(), max: LIST_MAX };
+            whole.settle(Err(Failure::Remote(why)));
+            return Operation::begun(Begun::new(node, whole, self.peer.limit));
+        }
         let joined = Joined::new(list.len(), &whole);
         node.batch(|| {
             for (offset, slice) in list {

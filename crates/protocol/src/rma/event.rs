@@ -91,6 +91,14 @@ pub enum RmaError {
     /// An operation with an answer must have a token of its own.
     #[error("token {0:?} is in use or is none: an operation that is answered needs a token of its own")]
     BadToken(Token),
+    /// A list that cannot be begun.
+    #[error("{count} entries are more than one list has ({max}); cut it into several")]
+    ListTooLong {
+        /// Entries of the list.
+        count: usize,
+        /// The maximum.
+        max: usize,
+    },
     /// A message that cannot be sent.
     #[error("{len} bytes are more than one operation carries ({max}); cut it into several")]
     TooLong {
