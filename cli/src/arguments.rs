@@ -116,7 +116,7 @@ pub struct Run {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     failure_time: Option<u64>,
 
-    /// Disturb the nodes' links, e.g. loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7
+    /// Disturb the nodes' links, e.g. loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7 (tamper=0.01: bytes changed, checksum right)
     #[arg(long, value_name = "SPEC", value_parser = fault)]
     fault: Option<String>,
 

@@ -1,6 +1,6 @@
 //! Joining: from what a launcher left in the environment to a node that is connected to all others.
 
-use crate::engine::{Engine, Setup};
+use crate::engine::{Engine, Setup, seal};
 use crate::handle::Handles;
 use crate::job::addresses::{Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here};
 use crate::job::neighbours::Neighbourhood;
@@ -124,7 +124,11 @@ fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Lin
                 text.parse().map_err(|why: FaultSyntax| Error::invalid("joining the job", why.to_string()))?;
             // Nodes must not share one sequence of faults, or both ends of a pair lose the same datagrams.
             let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(bootstrap.rank()));
-            (Box::new(Fault::new(udp, FaultSettings { seed, ..settings })), port)
+            let fault = Fault::new(udp, FaultSettings { seed, ..settings });
+            match seal::Checksum::of(bootstrap.settings().checksum.unwrap_or_default().kind()) {
+                Some(checksum) => (Box::new(fault.resealing(Box::new(checksum))), port),
+                None => (Box::new(fault), port),
+            }
         }
     })
 }

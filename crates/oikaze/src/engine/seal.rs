@@ -2,7 +2,10 @@
 
 use crate::job::Secret;
 use oikaze_os::checksum::crc32c;
+use oikaze_os::link::Reseal;
+use oikaze_protocol::limits::HEADER_LEN;
 use oikaze_protocol::wire::{Seal, SealKind};
+use std::ops::Range;
 
 /// CRC32C (RFC 3720, appendix B.4) over header and frames, and over the payload unless that is left to the network cards.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +82,25 @@ impl Seal for HandshakeSeal {
     }
 }
 
+/// Bytes of the header that hold the length of the frames (WIRE-2).
+const FRAMES_LEN: Range<usize> = 18..20;
+
+/// What somebody on the way can do who does not know the job's secret: a checksum is made right, a handshake's seal is not.
+impl Reseal for Checksum {
+    fn reseal(&self, datagram: &mut [u8]) {
+        let Some(end) = datagram.len().checked_sub(self.len()).filter(|_| !datagram.starts_with(&[0; 8])) else { return };
+        let (covered, tag) = datagram.split_at_mut(end);
+        let frames_len = covered.get(FRAMES_LEN).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_le_bytes);
+        let (head, payload) = covered.split_at((HEADER_LEN + usize::from(frames_len)).min(end));
+        self.tag(&[head, payload], tag);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Checksum;
+    use oikaze_os::link::Reseal;
+    use oikaze_protocol::limits::HEADER_LEN;
     use oikaze_protocol::wire::{Seal, SealKind};
 
     /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only (WIRE-5.1, 5.2).
@@ -99,5 +118,27 @@ mod tests {
             assert!(!seal.verify(covered, payload, &tag[..3]));
         }
         assert!(Checksum::of(SealKind::Handshake).is_none() && Checksum::of(SealKind::Aead).is_none());
+    }
+
+    /// A datagram that was changed on the way has the tag of its kind; a handshake cannot have it.
+    #[test]
+    fn resealed_datagrams_verify_but_for_handshakes() {
+        for kind in [SealKind::HeaderOnly, SealKind::EndToEnd] {
+            let checksum = Checksum::of(kind).unwrap();
+            let mut datagram = vec![3; HEADER_LEN + 50];
+            datagram[18..20].copy_from_slice(&30_u16.to_le_bytes());
+            checksum.reseal(&mut datagram);
+            let (covered, tag) = datagram.split_at(HEADER_LEN + 46);
+            let (head, payload) = covered.split_at(HEADER_LEN + 30);
+            assert!(checksum.verify(head, payload, tag));
+            // Lengths that do not fit, and too few bytes for a tag.
+            datagram[18..20].fill(0xff);
+            checksum.reseal(&mut datagram);
+            (0..HEADER_LEN).for_each(|len| checksum.reseal(&mut datagram[..len]));
+            datagram[..8].fill(0);
+            let before = datagram.clone();
+            checksum.reseal(&mut datagram);
+            assert_eq!(datagram, before);
+        }
     }
 }

@@ -16,7 +16,7 @@ mod tap;
 mod udp;
 
 pub use addresses::{LocalAddress, local_addresses, path_mtu};
-pub use fault::{Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Verdict};
+pub use fault::{Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Reseal, Tampering, Verdict};
 pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Foreseen, Scattered, Sink};
 pub use statistics::{Offload, Statistics};

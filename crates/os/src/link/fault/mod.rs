@@ -1,11 +1,11 @@
-//! A link that loses, repeats, reorders, damages and delays what another link brings.
+//! A link that loses, repeats, reorders, damages, forges and delays what another link brings.
 
 mod plan;
 #[cfg(test)]
 mod tests;
 
 pub use plan::Verdict;
-pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, VARIABLE as FAULT_VARIABLE};
+pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, Tampering, VARIABLE as FAULT_VARIABLE};
 
 use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
 use rustix::fd::BorrowedFd;
@@ -18,12 +18,20 @@ const REORDER_TIME: Duration = Duration::from_millis(1);
 /// Datagrams held back; more are lost, as in a router.
 const HELD_MAX: usize = 4096;
 
+/// Makes the checksum of a changed datagram right again, so that the receiver does not notice the change.
+pub trait Reseal: std::fmt::Debug + Send {
+    /// Writes the tag that the bytes before it must have.
+    fn reseal(&self, datagram: &mut [u8]);
+}
+
 /// Wraps a link. Faults happen on arrival, so each node's own seed decides what it suffers; sending is untouched.
 #[derive(Debug)]
 pub struct Fault<L> {
     inner: L,
     plan: FaultPlan,
     held: Held,
+    /// `None`: datagrams that are tampered with keep their checksum, and are dropped by the receiver.
+    reseal: Option<Box<dyn Reseal>>,
 }
 
 /// Datagrams that come later.
@@ -45,7 +53,13 @@ struct Late {
 impl<L: Link> Fault<L> {
     /// Faults for `inner`, by these settings.
     pub fn new(inner: L, settings: FaultSettings) -> Fault<L> {
-        Fault { inner, plan: FaultPlan::new(settings), held: Held::default() }
+        Fault { inner, plan: FaultPlan::new(settings), held: Held::default(), reseal: None }
+    }
+
+    /// With the checksums of tampered datagrams made right by `reseal`.
+    #[must_use]
+    pub fn resealing(self, reseal: Box<dyn Reseal>) -> Fault<L> {
+        Fault { reseal: Some(reseal), ..self }
     }
 
     /// The link inside.
@@ -59,7 +73,7 @@ impl<L: Link> Fault<L> {
     }
 
     fn receive_at(&mut self, now: Instant, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        let Fault { inner, plan, held } = self;
+        let Fault { inner, plan, held, reseal } = self;
         let mut taken = 0;
         let mut give = |arrival: Arrival<'_>| {
             taken += 1;
@@ -69,12 +83,16 @@ impl<L: Link> Fault<L> {
         inner.receive(&mut |arrival| {
             let verdict = plan.decide();
             for fate in [verdict.first, verdict.second].into_iter().flatten() {
-                if fate.is_prompt() && fate.corrupt.is_none() {
+                if fate.is_prompt() && fate.corrupt.is_none() && fate.tamper.is_none() {
                     give(arrival);
                     held.overtake(&mut give);
                     continue;
                 }
                 let mut copy = arrival.bytes.to_vec();
+                if let Some(tampering) = fate.tamper {
+                    tampering.apply(&mut copy);
+                    reseal.iter().for_each(|reseal| reseal.reseal(&mut copy));
+                }
                 if let Some(corruption) = fate.corrupt {
                     corruption.apply(&mut copy);
                 }

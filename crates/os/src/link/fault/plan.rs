@@ -20,6 +20,8 @@ pub struct FaultSettings {
     pub reorder: f64,
     /// One bit turned.
     pub corrupt: f64,
+    /// A few bytes changed and the checksum made right again, as an attacker on the path could do it.
+    pub tamper: f64,
     /// Late by `delay_time`.
     pub delay: f64,
     /// How late.
@@ -74,13 +76,14 @@ impl FromStr for FaultSettings {
                 "duplicate" => settings.duplicate = chance(value)?,
                 "reorder" => settings.reorder = chance(value)?,
                 "corrupt" => settings.corrupt = chance(value)?,
+                "tamper" => settings.tamper = chance(value)?,
                 "seed" => settings.seed = value.parse().map_err(|_| fail("not a whole number"))?,
                 "delay" => {
                     let (share, time) = value.split_once(':').ok_or_else(|| fail("a delay needs a time, as in 0.1:2ms"))?;
                     settings.delay = chance(share)?;
                     settings.delay_time = span(time).ok_or_else(|| fail("not a time such as 2ms, 500us, 1s"))?;
                 }
-                _ => return Err(fail("unknown fault (known are loss, duplicate, reorder, corrupt, delay, seed)")),
+                _ => return Err(fail("unknown fault (known are loss, duplicate, reorder, corrupt, tamper, delay, seed)")),
             }
         }
         Ok(settings)
@@ -104,6 +107,7 @@ impl fmt::Display for FaultSettings {
     /// As [`FromStr`] reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "loss={},duplicate={},reorder={},corrupt={}", self.loss, self.duplicate, self.reorder, self.corrupt)?;
+        write!(f, ",tamper={}", self.tamper)?;
         write!(f, ",delay={}:{}us,seed={}", self.delay, self.delay_time.as_micros(), self.seed)
     }
 }
@@ -113,6 +117,8 @@ impl fmt::Display for FaultSettings {
 pub struct Fate {
     /// A bit that is turned.
     pub corrupt: Option<Corruption>,
+    /// Bytes that are changed before the checksum is made right again.
+    pub tamper: Option<Tampering>,
     /// It comes late by so much.
     pub delay: Duration,
     /// So many later datagrams come before it (if they come).
@@ -146,6 +152,38 @@ impl Corruption {
     }
 }
 
+/// Bytes up to here, headers and frames mostly, are changed more often than those behind.
+const TAMPERED_HEAD: usize = 128;
+/// Bytes that name the connection. They stay, or the datagram would only be dropped.
+const NAMED: usize = 8;
+/// Bytes changed in one datagram.
+const TAMPERED_MAX: u64 = 4;
+
+/// A few changed bytes, of a datagram of any length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tampering {
+    seed: u64,
+}
+
+impl Tampering {
+    /// Changes them. What names the connection stays as it is.
+    pub fn apply(self, bytes: &mut [u8]) {
+        let mut random = Random(self.seed);
+        let Some(changeable) = bytes.get_mut(NAMED..).filter(|bytes| !bytes.is_empty()) else { return };
+        for _ in 0..=random.below(TAMPERED_MAX) {
+            let all = random.below(4) == 0;
+            let len = if all { changeable.len() } else { changeable.len().min(TAMPERED_HEAD) };
+            let (at, how, by) = (random.below(len as u64), random.below(3), random.next());
+            let Some(byte) = changeable.get_mut(at as usize) else { return };
+            *byte = match how {
+                0 => by as u8,
+                1 => *byte ^ (1 << (by % 8)),
+                _ => byte.wrapping_add(1),
+            };
+        }
+    }
+}
+
 /// What becomes of a datagram: none, one or two copies of it arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -160,13 +198,15 @@ pub struct Verdict {
 pub struct FaultPlan {
     settings: FaultSettings,
     random: Random,
+    /// Numbers for what is tampered with. Of their own, so that the other faults of a seed stay what they were.
+    tampering: Random,
 }
 
 impl FaultPlan {
     /// Verdicts by these settings, from their seed on.
     #[must_use]
     pub fn new(settings: FaultSettings) -> FaultPlan {
-        FaultPlan { settings, random: Random(settings.seed) }
+        FaultPlan { settings, random: Random(settings.seed), tampering: Random(!settings.seed) }
     }
 
     /// How often what goes wrong.
@@ -183,14 +223,16 @@ impl FaultPlan {
     }
 
     fn fate(&mut self) -> Option<Fate> {
-        let FaultSettings { loss, reorder, corrupt, delay, delay_time, .. } = self.settings;
+        let FaultSettings { loss, reorder, corrupt, tamper, delay, delay_time, .. } = self.settings;
         // Every number is drawn, whatever the others say: one setting changed leaves the other faults where they were.
         let lost = self.random.chance(loss);
         let (turned, at) = (self.random.chance(corrupt), self.random.next());
         let (behind, by) = (self.random.chance(reorder), self.random.next());
         let late = self.random.chance(delay);
+        let (tampered, seed) = (self.tampering.chance(tamper), self.tampering.next());
         (!lost).then_some(Fate {
             corrupt: turned.then_some(Corruption { at }),
+            tamper: tampered.then_some(Tampering { seed }),
             delay: if late { delay_time } else { Duration::ZERO },
             overtaken: if behind { 1 + (by % 8) as u8 } else { 0 },
         })
@@ -209,6 +251,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Less than `end`; 0 if that is 0.
+    fn below(&mut self, end: u64) -> u64 {
+        self.next().checked_rem(end).unwrap_or(0)
+    }
+
     /// True so often: the upper 53 bits are a fraction.
     fn chance(&mut self, probability: f64) -> bool {
         ((self.next() >> 11) as f64) * (1.0 / (1_u64 << 53) as f64) < probability
@@ -222,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_syntax_is_read_and_written() {
-        let text = "loss=0.05,duplicate=0.25,reorder=0.5,corrupt=0.01,delay=0.1:2ms,seed=7";
+        let text = "loss=0.05,duplicate=0.25,reorder=0.5,corrupt=0.01,tamper=0.02,delay=0.1:2ms,seed=7";
         let settings: FaultSettings = text.parse().unwrap();
         let want = FaultSettings {
             seed: 7,
@@ -230,6 +277,7 @@ mod tests {
             duplicate: 0.25,
             reorder: 0.5,
             corrupt: 0.01,
+            tamper: 0.02,
             delay: 0.1,
             delay_time: Duration::from_millis(2),
         };
@@ -265,6 +313,7 @@ mod tests {
             duplicate: 0.2,
             reorder: 0.3,
             corrupt: 0.05,
+            tamper: 0.15,
             delay: 0.4,
             delay_time: Duration::from_millis(1),
         };
@@ -278,6 +327,7 @@ mod tests {
         assert!(near(share(verdicts.iter().filter(|verdict| verdict.second.is_some()).count(), verdicts.len()), 0.18));
         assert!(near(share(fates.iter().filter(|fate| fate.overtaken > 0).count(), fates.len()), 0.3));
         assert!(near(share(fates.iter().filter(|fate| fate.corrupt.is_some()).count(), fates.len()), 0.05));
+        assert!(near(share(fates.iter().filter(|fate| fate.tamper.is_some()).count(), fates.len()), 0.15));
         assert!(near(share(fates.iter().filter(|fate| !fate.delay.is_zero()).count(), fates.len()), 0.4));
     }
 
@@ -297,6 +347,25 @@ mod tests {
             Corruption { at }.apply(&mut turned);
             let bits: u32 = bytes.iter().zip(&turned).map(|(a, b)| (a ^ b).count_ones()).sum();
             prop_assert_eq!(bits, u32::from(!bytes.is_empty()));
+        }
+
+        #[test]
+        fn tampering_changes_few_bytes_and_not_the_name(seed: u64, bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut changed = bytes.clone();
+            Tampering { seed }.apply(&mut changed);
+            prop_assert_eq!(changed.get(..NAMED), bytes.get(..NAMED));
+            prop_assert!(bytes.iter().zip(&changed).filter(|(a, b)| a != b).count() as u64 <= TAMPERED_MAX);
+        }
+
+        #[test]
+        fn tampering_leaves_the_other_faults_where_they_were(seed: u64) {
+            let settings = FaultSettings { seed, loss: 0.2, duplicate: 0.2, reorder: 0.5, corrupt: 0.5, ..FaultSettings::default() };
+            let (mut one, mut two) = (FaultPlan::new(settings), FaultPlan::new(FaultSettings { tamper: 0.5, ..settings }));
+            for _ in 0..50 {
+                let (mut verdict, plain) = (two.decide(), one.decide());
+                verdict.first.iter_mut().chain(&mut verdict.second).for_each(|fate| fate.tamper = None);
+                prop_assert_eq!(verdict, plain);
+            }
         }
     }
 }

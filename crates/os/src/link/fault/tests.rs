@@ -104,6 +104,63 @@ fn a_delayed_datagram_asks_to_be_called_for() {
     assert_eq!(link.next_wakeup(), None);
 }
 
+/// The last byte is the sum of those before.
+#[derive(Debug)]
+struct Sum;
+
+impl Reseal for Sum {
+    fn reseal(&self, datagram: &mut [u8]) {
+        if let Some((tag, covered)) = datagram.split_last_mut() {
+            *tag = covered.iter().fold(0, |sum, byte| sum.wrapping_add(*byte));
+        }
+    }
+}
+
+/// Brings one datagram of 20 bytes again and again.
+struct Same;
+
+impl Link for Same {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        Ok(batch.len())
+    }
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        take(Arrival::new(from(), &[0; 20]));
+        Ok(1)
+    }
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        Ok(Vec::new())
+    }
+    fn datagram_max(&self) -> usize {
+        1000
+    }
+    fn receive_buffer(&self, _: usize) -> usize {
+        1000
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}
+
+#[test]
+fn a_tampered_datagram_has_a_right_checksum() {
+    let settings = FaultSettings { seed: 4, tamper: 1.0, ..FaultSettings::default() };
+    let mut link = Fault::new(Same, settings).resealing(Box::new(Sum));
+    let mut changed = 0;
+    for _ in 0..100 {
+        link.receive(&mut |arrival| {
+            let mut right = arrival.bytes.to_vec();
+            Sum.reseal(&mut right);
+            assert_eq!(arrival.bytes, right);
+            changed += u32::from(arrival.bytes[..19] != [0; 19]);
+        })
+        .unwrap();
+    }
+    assert!(changed > 80, "{changed} of 100 were changed");
+}
+
 proptest! {
     /// Every number comes no more often than duplication explains, losses and copies as the plan decides them.
     #[test]
@@ -111,7 +168,7 @@ proptest! {
         seed: u64, loss in 0.0..0.5, duplicate in 0.0..0.5, reorder in 0.0..0.5, delay in 0.0..0.5, burst in 1_u32..80,
     ) {
         let settings = FaultSettings {
-            seed, loss, duplicate, reorder, corrupt: 0.0, delay, delay_time: Duration::from_millis(3),
+            seed, loss, duplicate, reorder, corrupt: 0.0, tamper: 0.0, delay, delay_time: Duration::from_millis(3),
         };
         let mut plan = FaultPlan::new(settings);
         let mut want: HashMap<u32, usize> = HashMap::new();
