@@ -177,6 +177,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     };
                     self.operations.settle(token, Ok(value));
                 }
+                CoherenceEvent::Contradiction { rank, nonsense } => {
+                    let now = self.now;
+                    if let Some(peer) = self.peers.touch(rank) {
+                        peer.connection.give_up(now, nonsense);
+                    }
+                }
                 CoherenceEvent::Leaving { rank, silent } => {
                     self.leaving.told.push_back((rank, silent));
                     self.news += 1;

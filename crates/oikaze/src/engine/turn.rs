@@ -105,6 +105,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.unfinished = false;
         self.settle_events();
         self.peers.timers(now);
+        self.coherence.ask(now, self.failure_time);
         self.post_again(now);
         self.take_submissions(now);
         let owed = self.post_replies();
@@ -158,7 +159,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.unfinished {
             return Some(self.now);
         }
-        [self.peers.next_timeout(), self.again.next(), self.next_of_neighbours()].into_iter().flatten().min()
+        [self.peers.next_timeout(), self.again.next(), self.next_of_neighbours(), self.coherence.next_question()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Has every peer that lives acknowledged all that was sent to it, and has all been moved that goes to ourselves?

@@ -119,9 +119,50 @@ pub(super) enum Headline {
     Unlock { lock: u64, request: u64, epoch: u64 },
     /// This node is dead.
     Died { rank: u32 },
+    /// Is this still owed to the sender (COH-10)?
+    Question { wait: Wait },
+    /// It is, or it is not.
+    Reply { wait: Wait, owed: bool },
     /// The sender leaves the job after `epoch` collectives; `silent`: nor does it send messages any more (COH-6.7).
     Leaving { epoch: u64, silent: bool },
 }
+
+/// Answers for which a node waits (COH-10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wait {
+    /// From rank 0: the end of the collective after so many.
+    Collective { epoch: u64 },
+    /// From the manager of a lock: its grant.
+    Lock { lock: u64, request: u64 },
+    /// From a home: pages.
+    Pages { id: u64 },
+    /// From the node that has a lock: its return.
+    Holder { lock: u64, request: u64 },
+}
+
+impl Wait {
+    fn fields(self) -> [u64; 3] {
+        match self {
+            Wait::Collective { epoch } => [0, epoch, 0],
+            Wait::Lock { lock, request } => [1, lock, request],
+            Wait::Pages { id } => [2, id, 0],
+            Wait::Holder { lock, request } => [3, lock, request],
+        }
+    }
+
+    fn from_fields([sort, a, b]: [u64; 3]) -> Result<Wait, Refusal> {
+        Ok(match (sort, b) {
+            (0, 0) => Wait::Collective { epoch: a },
+            (1, request) => Wait::Lock { lock: a, request },
+            (2, 0) => Wait::Pages { id: a },
+            (3, request) => Wait::Holder { lock: a, request },
+            _ => return Err(Refusal::Malformed),
+        })
+    }
+}
+
+/// Added to the sort of a wait that is owed.
+const OWED: u64 = 1 << 8;
 
 /// Pages in a row, of one array and one home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +186,11 @@ impl Headline {
             Headline::Unlock { lock, request, epoch } => (8, [lock, request, epoch]),
             Headline::Died { rank } => (9, [u64::from(rank), 0, 0]),
             Headline::Leaving { epoch, silent } => (10, [epoch, u64::from(silent), 0]),
+            Headline::Question { wait } => (11, wait.fields()),
+            Headline::Reply { wait, owed } => {
+                let [sort, a, b] = wait.fields();
+                (12, [sort | if owed { OWED } else { 0 }, a, b])
+            }
         };
         let mut head = Head::new();
         head.push(super::KIND);
@@ -173,6 +219,8 @@ impl Headline {
             8 => Headline::Unlock { lock: a, request: b, epoch: c },
             9 => Headline::Died { rank: small(a)? },
             10 if b <= 1 => Headline::Leaving { epoch: a, silent: b == 1 },
+            11 => Headline::Question { wait: Wait::from_fields([a, b, c])? },
+            12 => Headline::Reply { wait: Wait::from_fields([a & !OWED, b, c])?, owed: a & OWED != 0 },
             _ => return Err(Refusal::Malformed),
         })
     }

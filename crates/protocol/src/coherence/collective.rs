@@ -30,7 +30,7 @@ pub(super) struct Current {
     pub call: Call,
     pub token: Token,
     /// Rank 0 has been told.
-    arrived: bool,
+    pub arrived: bool,
     /// Our last interval that it was told of.
     told: u64,
 }
@@ -64,6 +64,13 @@ impl Collective {
 }
 
 impl Coherence {
+    /// Collectives that another node may have passed by now: one more than this one, if this one has arrived (COH-7.4).
+    pub(super) fn epoch_possible(&self) -> u64 {
+        let arrived = self.collective.current.as_ref().is_some_and(|current| current.arrived);
+        // After a death a collective may have been given up here and not elsewhere.
+        self.epoch.saturating_add(u64::from(arrived || !self.dead.is_empty()))
+    }
+
     /// Begin the next collective if none is under way: `true` if something happened.
     pub(super) fn begin_collective(&mut self, pages: &mut dyn Pages) -> bool {
         // With somebody dead, the end of the current one may never come.

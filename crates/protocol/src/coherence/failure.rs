@@ -6,7 +6,7 @@ use super::post::{Posted, Purpose};
 use super::{Access, Coherence, CoherenceError, Pages};
 use crate::Rank;
 use crate::limits::PAGE;
-use crate::wind::{Body, Class, Message, Refusal, Token};
+use crate::wind::{Body, Class, Message, Nonsense, Refusal, Token};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -127,10 +127,8 @@ impl Coherence {
         self.dead.push(rank);
         self.out.retain(|(to, _)| *to != rank);
         // Perhaps only others have lost it: it must not wait for answers that will not come.
-        let head = Headline::Died { rank }.write();
-        let farewell =
-            Message { class: Class::Unordered, urgent: false, credited: false, head, body: Body::Empty, token: Token::NONE };
-        self.out.push_back((rank, farewell));
+        self.post_to_dead(rank, Class::Unordered, Headline::Died { rank });
+        self.notify_dead_of_leaving(rank);
         let runs: Vec<u64> = self.fetches.runs.iter().filter(|(_, run)| run.home == rank).map(|(number, _)| *number).collect();
         for number in runs {
             self.give_up_run(number, pages);
@@ -138,6 +136,12 @@ impl Coherence {
         self.collective_death(rank);
         self.gather_death();
         self.lock_death(rank, pages);
+    }
+
+    /// Posts a message without a body to a node that counts as dead here. Nobody learns what becomes of it.
+    pub(super) fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {
+        let (head, body, token) = (head.write(), Body::Empty, Token::NONE);
+        self.out.push_back((dead, Message { class, urgent: false, credited: false, head, body, token }));
     }
 
     /// A message was refused, or one of our own made no sense: shared memory cannot go on. Every pending and later
@@ -171,7 +175,7 @@ impl Coherence {
             match purpose {
                 Purpose::Diff => self.releases.settled(number, to),
                 Purpose::LastDeparture => self.end_leaving(),
-                Purpose::Pages | Purpose::Grant(_) => self.answered(to),
+                Purpose::Pages | Purpose::Grant(_) | Purpose::Reply => self.answered(to),
                 Purpose::Fetch(_) | Purpose::Arrival { .. } | Purpose::Control(_) => {}
             }
         }
@@ -180,6 +184,9 @@ impl Coherence {
     /// A message of ours was refused.
     pub(super) fn message_refused(&mut self, number: u64, refusal: Refusal, pages: &mut dyn Pages) {
         let Some(Posted { to, purpose }) = self.posted.remove(&number) else { return };
+        if matches!(refusal, Refusal::Malformed | Refusal::UnknownObject) && !matches!(purpose, Purpose::Pages) {
+            self.contradicts(to, Nonsense::RefusedShared { refusal });
+        }
         match purpose {
             Purpose::Diff => {
                 self.releases.settled(number, to);
@@ -190,7 +197,7 @@ impl Coherence {
                 self.break_down(Doing::Fetch, to, refusal, pages);
             }
             Purpose::LastDeparture => self.end_leaving(),
-            Purpose::Pages => self.answered(to),
+            Purpose::Pages | Purpose::Reply => self.answered(to),
             Purpose::Grant(lock) => {
                 self.answered(to);
                 self.break_down(Doing::Lock(lock), to, refusal, pages);

@@ -56,6 +56,11 @@ impl Coherence {
         Ok(())
     }
 
+    /// Has this node arrived at the collective that is being gathered, which is this one?
+    pub(super) fn is_gathered(&self, rank: Rank, epoch: u64) -> bool {
+        self.gather.epoch == epoch && self.gather.arrivals.contains_key(&rank)
+    }
+
     /// Who has not come to the collective that others have come to, as rank 0 knows it; empty on other ranks.
     #[must_use]
     pub fn late(&self) -> Vec<Rank> {

@@ -39,6 +39,18 @@ impl Coherence {
                 self.post(to, class, head, Vec::new(), Purpose::Control(Doing::Leave));
             }
         }
+        self.dead.clone().into_iter().for_each(|dead| self.notify_dead_of_leaving(dead));
+    }
+
+    /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only others have lost that node, and both
+    /// are survivors, who wait for each other (END-4.3).
+    pub(super) fn notify_dead_of_leaving(&mut self, dead: Rank) {
+        if self.leavers.announced {
+            let epoch = self.epoch;
+            for silent in [false, true] {
+                self.post_to_dead(dead, Class::Sync, Headline::Leaving { epoch, silent });
+            }
+        }
     }
 
     /// Has this node begun to leave?

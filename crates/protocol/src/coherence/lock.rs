@@ -24,7 +24,7 @@ struct Grant {
 
 /// A lock that a thread of this node waits for.
 #[derive(Debug)]
-struct Request {
+pub(super) struct Request {
     lock: u64,
     /// `None`: nobody waits any longer.
     token: Option<Token>,
@@ -36,7 +36,7 @@ struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     next: u64,
-    requests: BTreeMap<u64, Request>,
+    pub requests: BTreeMap<u64, Request>,
     /// By lock: the request that got it.
     held: BTreeMap<u64, u64>,
 }
@@ -46,6 +46,19 @@ impl Locks {
         for request in self.requests.values_mut().filter(|request| request.token == Some(token)) {
             request.token = None;
         }
+    }
+}
+
+impl Locks {
+    /// Lock and number of each request that is not answered.
+    pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.requests.iter().filter(|(_, request)| request.early.is_none()).map(|(number, request)| (request.lock, *number))
+    }
+
+    /// Does this node want the lock by this request, or has it?
+    pub fn knows(&self, lock: u64, request: u64) -> bool {
+        let wants = self.requests.get(&request).is_some_and(|known| known.lock == lock);
+        wants || self.held.get(&lock) == Some(&request)
     }
 }
 
@@ -108,6 +121,7 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
         let mut reader = Reader(body);
+        let epoch_possible = self.epoch_possible();
         let known = self.locks.requests.get_mut(&request).filter(|known| known.lock == lock && known.early.is_none());
         let Some(known) = known.filter(|_| lock % u64::from(self.nodes.max(1)) == u64::from(from)) else {
             return Err(Refusal::UnknownObject);
@@ -129,8 +143,8 @@ impl Coherence {
         }
         let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
         reader.end()?;
-        // Nobody can be more than one collective ahead of us: it would have needed our arrival.
-        if epoch > self.epoch.saturating_add(1) {
+        // A deferred grant waits for an answer of rank 0, which must be on its way (COH-7.4).
+        if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
         known.early = Some(Grant { epoch, vector, intervals });

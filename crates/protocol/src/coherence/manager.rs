@@ -72,6 +72,8 @@ pub(super) struct Managed {
     forgotten: Past,
     /// With so many kept, the idle ones are forgotten.
     forget_at: usize,
+    /// Requests in all queues.
+    waiting: usize,
 }
 
 impl Past {
@@ -89,7 +91,12 @@ impl Lock {
 
 impl Managed {
     pub fn new(nodes: u32) -> Managed {
-        Managed { locks: BTreeMap::new(), forgotten: Past { vector: Vector::new(nodes), epoch: 0 }, forget_at: KEPT_APART }
+        Managed {
+            locks: BTreeMap::new(),
+            forgotten: Past { vector: Vector::new(nodes), epoch: 0 },
+            forget_at: KEPT_APART,
+            waiting: 0,
+        }
     }
 
     /// The lock of this number, which perhaps nobody has had yet.
@@ -107,6 +114,27 @@ impl Managed {
             past: forgotten.clone(),
             broken: None,
         }))
+    }
+
+    /// Does anybody wait for a lock?
+    pub fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Rank, lock and request of each holder of a lock that somebody waits for.
+    pub fn holders_waited_for(&self) -> impl Iterator<Item = (Rank, u64, u64)> {
+        // The locks need not be looked through where nobody waits.
+        let locks = self.has_waiting().then_some(&self.locks).into_iter().flatten();
+        locks.filter(|(_, lock)| !lock.queue.is_empty()).filter_map(|(number, lock)| {
+            let (rank, request) = lock.holder?;
+            Some((rank, *number, request))
+        })
+    }
+
+    /// Does this request wait?
+    pub fn is_queued(&self, rank: Rank, lock: u64, request: u64) -> bool {
+        let known = self.locks.get(&lock);
+        known.is_some_and(|lock| lock.queue.iter().any(|waiting| (waiting.rank, waiting.request) == (rank, request)))
     }
 
     /// Keep idle locks of such a past no longer apart. Who acquires one of them learns more than it must, never less.
@@ -137,7 +165,10 @@ impl Coherence {
         self.owe(from)?;
         let managed = self.managed.entry(lock)?;
         managed.queue.push_back(Waiting { rank: from, request, vector });
-        if planted(Bug::GrantLockTwice) {
+        self.managed.waiting += 1;
+        if planted(Bug::GrantLockTwice)
+            && let Some(managed) = self.managed.locks.get_mut(&lock)
+        {
             managed.holder = None;
         }
         self.grant_next(lock);
@@ -152,9 +183,10 @@ impl Coherence {
             _ => return Err(Refusal::Malformed),
         };
         reader.end()?;
+        let epoch_possible = self.epoch_possible();
         let managed = self.managed.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
         let is_holder = managed.holder == Some((from, request)) || planted(Bug::GrantLockTwice);
-        if !is_holder || epoch > self.epoch.saturating_add(1) {
+        if !is_holder || epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
         managed.holder = None;
@@ -177,6 +209,7 @@ impl Coherence {
                 return;
             }
             let Some(next) = managed.queue.pop_front() else { return };
+            self.managed.waiting = self.managed.waiting.saturating_sub(1);
             if self.dead.contains(&next.rank) {
                 continue;
             }
@@ -222,15 +255,18 @@ impl Coherence {
 
     /// A node is dead: locks that it held are broken.
     pub(super) fn manager_death(&mut self, dead: Rank) {
-        let mut freed = alloc::vec::Vec::new();
+        let (mut freed, mut dropped) = (alloc::vec::Vec::new(), 0);
         for (lock, managed) in &mut self.managed.locks {
+            let before = managed.queue.len();
             managed.queue.retain(|waiting| waiting.rank != dead);
+            dropped += before - managed.queue.len();
             if managed.holder.is_some_and(|(rank, _)| rank == dead) {
                 managed.holder = None;
                 managed.broken = Some(Broken::Died(dead));
                 freed.push(*lock);
             }
         }
+        self.managed.waiting = self.managed.waiting.saturating_sub(dropped);
         freed.into_iter().for_each(|lock| self.grant_next(lock));
     }
 }

@@ -16,6 +16,7 @@ mod manager;
 mod notices;
 mod pages;
 mod post;
+mod questions;
 mod release;
 mod statistics;
 mod touch;
@@ -79,6 +80,7 @@ pub struct Coherence {
     leaving: Option<Token>,
     /// Nodes that have begun to leave.
     leavers: leaving::Leavers,
+    questions: questions::Questions,
     next_token: u64,
     posted: BTreeMap<u64, post::Posted>,
     /// Answers to each peer that it has not acknowledged.
@@ -117,6 +119,7 @@ impl Coherence {
             left: false,
             leaving: None,
             leavers: leaving::Leavers::default(),
+            questions: questions::Questions::default(),
             next_token: 0,
             posted: BTreeMap::new(),
             owed: BTreeMap::new(),

@@ -28,6 +28,8 @@ pub(super) enum Purpose {
     Pages,
     /// The answer to who asked for this lock.
     Grant(u64),
+    /// The reply to a question (COH-10).
+    Reply,
     /// Part of a collective, or a request for a lock, or its return.
     Control(Doing),
 }
@@ -131,6 +133,8 @@ impl Coherence {
             Headline::Grant { lock, request, epoch } => self.take_grant(from, lock, request, epoch, body, pages),
             Headline::Unlock { lock, request, epoch } => self.manage_unlock(from, lock, request, epoch, body),
             Headline::Leaving { epoch, silent } => empty().and_then(|()| self.take_leaving(from, epoch, silent)),
+            Headline::Question { wait } => empty().and_then(|()| self.take_question(from, wait)),
+            Headline::Reply { wait, owed } => empty().map(|()| self.take_reply(from, wait, owed)),
             Headline::Died { rank } => {
                 empty()?;
                 if rank >= self.nodes {

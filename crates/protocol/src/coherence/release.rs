@@ -71,6 +71,12 @@ impl Releases {
         self.diffs_to.get(&home).is_some_and(|count| *count > 0)
     }
 
+    /// Will this lock be given back when what was written is at its homes?
+    pub fn will_unlock(&self, lock: u64, request: u64) -> bool {
+        let unlocks = |then: &Then| matches!(then, Then::Unlock { lock: l, request: r, .. } if (*l, *r) == (lock, request));
+        self.queue.iter().any(|release| unlocks(&release.then))
+    }
+
     fn parcels(&self) -> Parcels {
         let behind = self.diffs_to.iter().filter(|(_, count)| **count > 0).map(|(home, _)| *home).collect();
         Parcels { bodies: BTreeMap::new(), behind }

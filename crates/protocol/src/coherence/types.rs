@@ -2,7 +2,7 @@
 
 use super::ArrayId;
 use crate::Rank;
-use crate::wind::{Refusal, Token};
+use crate::wind::{Nonsense, Refusal, Token};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -119,6 +119,13 @@ pub enum CoherenceEvent {
         token: Token,
         /// Why.
         error: CoherenceError,
+    },
+    /// What another node says contradicts what this one knows: no sound peer does that, and the connection must end (COH-8.9).
+    Contradiction {
+        /// Its rank.
+        rank: Rank,
+        /// What is contradictory.
+        nonsense: Nonsense,
     },
     /// A node has begun to leave the job (COH-6.7).
     Leaving {

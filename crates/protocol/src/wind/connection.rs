@@ -16,7 +16,7 @@ use super::refusals::Refusals;
 use super::repair::BulkPortDoubt;
 use super::rtt::RoundTrip;
 use super::send_mode::AckPath;
-use super::{Death, Event, Fallback, Introduction, Latency, Message, PostError, Settings, Statistics, Token, Upper};
+use super::{Death, Event, Fallback, Introduction, Latency, Message, Nonsense, PostError, Settings, Statistics, Token, Upper};
 use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
@@ -271,6 +271,13 @@ impl Connection {
             return;
         }
         self.part(now, Death::Closed);
+    }
+
+    /// The owner has found that what the peer says cannot be: the connection ends, and the peer is told why (WIND-7.9).
+    pub fn give_up(&mut self, now: Time, nonsense: Nonsense) {
+        if self.phase == Phase::Open {
+            self.part(now, Death::Nonsense(nonsense));
+        }
     }
 
     /// End the connection and say so to the peer.

@@ -1,6 +1,6 @@
 //! Why a connection ends.
 
-use super::Class;
+use super::{Class, Refusal};
 use crate::wire::{Misfit, Refuse};
 use core::fmt;
 
@@ -146,6 +146,13 @@ pub enum Nonsense {
         /// The number that it named.
         number: u64,
     },
+    /// It refused a message of shared memory that no sound peer refuses (COH-8.9).
+    RefusedShared {
+        /// Its reason.
+        refusal: Refusal,
+    },
+    /// It has acknowledged a request for shared memory and knows nothing of it (COH-10).
+    Forgotten,
 }
 
 impl Death {
@@ -172,6 +179,12 @@ impl fmt::Display for Nonsense {
             }
             Nonsense::Credit { granted, most } => write!(f, "it granted {granted} bytes of credit, and has at most {most}"),
             Nonsense::Refused { number } => write!(f, "it refused message {number}, which was not sent"),
+            Nonsense::RefusedShared { refusal } => {
+                write!(f, "it refused a message of shared memory that is sound here: {refusal}")
+            }
+            Nonsense::Forgotten => {
+                f.write_str("it acknowledged a request for a lock, pages or a collective, and knows nothing of it")
+            }
         }
     }
 }

@@ -6,5 +6,6 @@ mod failures;
 mod hostile;
 mod litmus;
 mod machines;
+mod questions;
 mod random;
 mod steady;

@@ -1,5 +1,6 @@
 //! The engine by itself: turns over a wire in memory, time as the test says.
 
+mod contradictions;
 mod tampered;
 mod wire;
 

@@ -55,6 +55,8 @@ pub struct Node {
     pub machine: Machine,
     pub outcomes: BTreeMap<Token, Outcome>,
     pub alive: bool,
+    /// Nodes that contradict this one.
+    pub contradictions: Vec<Rank>,
     next_token: u64,
 }
 
@@ -70,6 +72,8 @@ pub struct Cluster {
     pub random: Random,
     pub nodes: Vec<Node>,
     pub network: Network,
+    /// The next message of this code is acknowledged and does not arrive.
+    pub forged: Option<u8>,
 }
 
 impl Cluster {
@@ -79,10 +83,11 @@ impl Cluster {
             machine: Machine::default(),
             outcomes: BTreeMap::new(),
             alive: true,
+            contradictions: Vec::new(),
             next_token: 0,
         };
         let nodes = (0..nodes).map(node).collect();
-        Cluster { seed, random: Random::new(seed), nodes, network: Network::default() }
+        Cluster { seed, random: Random::new(seed), nodes, network: Network::default(), forged: None }
     }
 
     /// Call something of one node's coherence, with a token.
@@ -97,6 +102,12 @@ impl Cluster {
     /// Take what a node's coherence wants to send and say.
     pub fn collect(&mut self, rank: Rank) {
         while let Some((to, message)) = self.nodes[rank as usize].coherence.poll_message() {
+            if self.forged == message.head.get(1).copied() {
+                self.forged = None;
+                let node = &mut self.nodes[rank as usize];
+                node.coherence.acknowledged(message.token, &mut node.machine);
+                continue;
+            }
             let both_live = [rank, to].into_iter().all(|rank| self.nodes[rank as usize].alive);
             if both_live {
                 self.network.post(rank, to, message, &mut self.random, &self.nodes[rank as usize].machine);
@@ -108,6 +119,10 @@ impl Cluster {
                 CoherenceEvent::Done { token, value } => (token, Ok(value)),
                 CoherenceEvent::Failed { token, error } => (token, Err(error)),
                 CoherenceEvent::Leaving { .. } => continue,
+                CoherenceEvent::Contradiction { rank, .. } => {
+                    node.contradictions.push(rank);
+                    continue;
+                }
             };
             assert!(node.outcomes.insert(token, outcome).is_none(), "seed {}: two events for one token", self.seed);
         }

@@ -1,0 +1,65 @@
+//! Peers whose view of shared memory contradicts this node's: the connection ends, and every wait with it.
+
+use super::*;
+use oikaze_protocol::coherence::{Coherence, CoherenceError};
+use oikaze_protocol::limits::{FAILURE_TIME, VAIN_QUESTIONS_MAX};
+use oikaze_protocol::wind::{CloseReason, Nonsense, Refusal};
+
+/// Turns of both until the operation has ended.
+fn end_of(completion: &Completion, nodes: [&mut Node; 2], now: &mut Time) {
+    let begun = *now;
+    let [a, b] = nodes;
+    while !completion.is_done() {
+        assert!(*now - begun < FAILURE_TIME * (VAIN_QUESTIONS_MAX + 4), "it hangs");
+        *now = step(*now);
+        a.turn(*now);
+        b.turn(*now);
+        if !completion.is_done() {
+            // Nothing is on its way: on to the next deadline.
+            let next = [&a.engine, &b.engine].iter().filter_map(|engine| engine.next_timeout()).min();
+            *now = next.map_or(*now, |next| next.max(*now));
+        }
+    }
+}
+
+fn says_nonsense(mut node: Node, peer: Rank, nonsense: Nonsense) {
+    assert_eq!(node.engine.take_death(), Some((peer, Death::Nonsense(nonsense))));
+}
+
+/// COH-8.9, WIND-7.9.
+#[test]
+fn a_peer_that_refuses_what_is_sound_is_given_up() {
+    let (mut a, mut b, mut now) = pair();
+    // A node of a job of three reads three numbers where this one writes two.
+    b.engine.coherence = Coherence::new(1, 3);
+    let lock = a.ask(Request::Lock(3));
+    end_of(&lock, [&mut a, &mut b], &mut now);
+    for _ in 0..10 {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    let refusal = Refusal::Malformed;
+    assert!(matches!(lock.outcome(), Some(Err(Failure::Coherence(CoherenceError::Refused { rank: 1, .. })))));
+    says_nonsense(a, 1, Nonsense::RefusedShared { refusal });
+    assert_eq!(b.engine.take_death(), Some((0, Death::GivenUp(CloseReason::Nonsense))));
+}
+
+/// COH-10.1, COH-10.3: a request that was acknowledged and is not known.
+#[test]
+fn a_peer_that_has_forgotten_a_request_is_given_up() {
+    let (mut a, mut b, mut now) = pair();
+    let held = b.ask(Request::Lock(3));
+    end_of(&held, [&mut a, &mut b], &mut now);
+    let lock = a.ask(Request::Lock(3));
+    for _ in 0..10 {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    assert!(!lock.is_done(), "the peer has it");
+    b.engine.coherence = Coherence::new(1, 2);
+    end_of(&lock, [&mut a, &mut b], &mut now);
+    assert!(matches!(lock.outcome(), Some(Err(Failure::Coherence(CoherenceError::NodeDead { rank: 1, .. })))));
+    says_nonsense(a, 1, Nonsense::Forgotten);
+}

@@ -1,0 +1,219 @@
+//! Requests and answers that count as taken and never came (COH-10): found out by questions, and nothing waits for ever.
+
+use crate::cluster::{Cluster, Random};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Access, CoherenceEvent, Homes, KIND, Value};
+use oikaze_protocol::limits::{FAILURE_TIME, VAIN_QUESTIONS_MAX};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Nonsense, Refusal, Token};
+
+const FETCH: u8 = 1;
+const PAGES: u8 = 2;
+const ARRIVE: u8 = 4;
+const DEPART: u8 = 5;
+const ACQUIRE: u8 = 6;
+const GRANT: u8 = 7;
+const UNLOCK: u8 = 8;
+const LEAVING: u8 = 10;
+const QUESTION: u8 = 11;
+const REPLY: u8 = 12;
+
+fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
+    [KIND, code].into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes)).collect()
+}
+
+/// Each node asks about its waits, round after round, so many of them.
+fn ask(cluster: &mut Cluster, clock: &mut Time, rounds: u32) {
+    for _ in 0..rounds {
+        *clock += FAILURE_TIME;
+        for rank in 0..cluster.nodes.len() as Rank {
+            cluster.nodes[rank as usize].coherence.ask(*clock, FAILURE_TIME);
+            cluster.collect(rank);
+        }
+        cluster.run_until_quiet();
+    }
+}
+
+/// Ends connections between nodes that contradict each other, as the engine does.
+fn part(cluster: &mut Cluster) -> usize {
+    let mut parted = 0;
+    for rank in 0..cluster.nodes.len() {
+        for other in std::mem::take(&mut cluster.nodes[rank].contradictions) {
+            parted += 1;
+            for (here, gone) in [(rank, other), (other as usize, rank as Rank)] {
+                let node = &mut cluster.nodes[here];
+                node.coherence.node_died(gone, &mut node.machine);
+                cluster.collect(here as Rank);
+            }
+        }
+    }
+    cluster.run_until_quiet();
+    parted
+}
+
+/// Begins waits that need each sort of message once, of which one is lost; the operations that must end.
+fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
+    cluster.forged = Some(lost);
+    match lost {
+        FETCH | PAGES => {
+            // Its home is node 2.
+            vec![(0, cluster.call(0, |c, token, m| c.touch(0, 2..3, Access::Read, token, m)))]
+        }
+        ARRIVE | DEPART => (0..3).map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)))).collect(),
+        // Lock 4 is managed by node 1.
+        _ => {
+            let first = cluster.call(2, |c, token, m| c.lock(4, token, m));
+            cluster.run_until_quiet();
+            let mut tokens = vec![(2, first)];
+            if lost == UNLOCK {
+                tokens.push((2, cluster.call(2, |c, token, m| c.unlock(4, token, m))));
+                cluster.run_until_quiet();
+                tokens.push((1, cluster.call(1, |c, token, m| c.lock(4, token, m))));
+            }
+            tokens
+        }
+    }
+}
+
+/// COH-10.1 and COH-10.3: whichever message is lost, after so many questions the connection ends, and so does every wait.
+#[test]
+fn waits_for_what_was_lost_end() {
+    for seed in 0..10 {
+        for lost in [FETCH, PAGES, ARRIVE, DEPART, ACQUIRE, GRANT, UNLOCK] {
+            let mut cluster = Cluster::new(3, seed);
+            cluster.declare("p", 3, Homes::Block);
+            let tokens = begin(&mut cluster, lost);
+            cluster.run_until_quiet();
+            assert_eq!(cluster.forged, None, "a message of code {lost} was sent");
+            let mut clock = Time(0);
+            // The first round begins to measure, the second sees the wait for the first time.
+            ask(&mut cluster, &mut clock, 2 + VAIN_QUESTIONS_MAX);
+            assert_eq!(part(&mut cluster), 0, "seed {seed}, code {lost}: given up too early");
+            ask(&mut cluster, &mut clock, 1);
+            assert_eq!(part(&mut cluster), 1, "seed {seed}, code {lost}");
+            for (rank, token) in tokens {
+                assert!(cluster.take(rank, token).is_some(), "seed {seed}, code {lost}: node {rank} hangs");
+            }
+            ask(&mut cluster, &mut clock, 1);
+            assert!(cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()), "code {lost}: nobody waits");
+        }
+    }
+}
+
+/// COH-10.2: what is owed is said to be owed, for as long as it lasts.
+#[test]
+fn waits_for_what_others_have_not_done_yet_go_on() {
+    let mut cluster = Cluster::new(3, 5);
+    cluster.declare("p", 3, Homes::Block);
+    let held = cluster.call(2, |c, token, m| c.lock(4, token, m));
+    cluster.run_until_quiet();
+    let waiting = [0, 1].map(|rank| (rank, cluster.call(rank, |c, token, m| c.lock(4, token, m))));
+    let early = [1, 2].map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))));
+    cluster.run_until_quiet();
+    let mut clock = Time(0);
+    // Now and then a question or its reply is lost, too.
+    let mut random = Random::new(7);
+    for _ in 0..30 {
+        cluster.forged = [None, Some(QUESTION), Some(REPLY)][random.below(3)];
+        ask(&mut cluster, &mut clock, 1);
+        cluster.forged = None;
+        ask(&mut cluster, &mut clock, 1);
+        assert_eq!(part(&mut cluster), 0);
+    }
+    let unlock = cluster.call(2, |c, token, m| c.unlock(4, token, m));
+    cluster.run_until_quiet();
+    for rank in [0, 1] {
+        let unlock = cluster.call(rank, |c, token, m| c.unlock(4, token, m));
+        cluster.run_until_quiet();
+        let _ = cluster.take(rank, unlock);
+    }
+    let last = cluster.call(0, |c, token, m| c.barrier(token, m));
+    cluster.run_until_quiet();
+    for (rank, token) in [(2, held), (2, unlock), (0, last)].into_iter().chain(waiting).chain(early) {
+        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "node {rank}");
+    }
+    ask(&mut cluster, &mut clock, 1);
+    assert!(cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()), "nobody waits");
+}
+
+/// COH-10.1: a question that is not settled is not asked again.
+#[test]
+fn a_question_on_its_way_is_not_repeated() {
+    let mut cluster = Cluster::new(2, 1);
+    let node = &mut cluster.nodes[0];
+    node.coherence.lock(1, Token(1), &mut node.machine);
+    let mut questions = 0;
+    for round in 0..20 {
+        node.coherence.ask(Time(0) + FAILURE_TIME * round, FAILURE_TIME);
+        questions += std::iter::from_fn(|| node.coherence.poll_message()).filter(|(_, one)| one.head[1] == QUESTION).count();
+    }
+    assert_eq!(questions, 1);
+    assert_eq!(node.coherence.poll_event(), None);
+}
+
+/// COH-9.1, COH-10.2: questions that nobody may ask.
+#[test]
+fn questions_that_make_no_sense_are_refused() {
+    let mut cluster = Cluster::new(3, 1);
+    let node = &mut cluster.nodes[1];
+    let mut tell = |from, code, fields| node.coherence.receive(from, &head(code, fields), &[], &mut node.machine);
+    // Only rank 0 gathers; another's lock; a holder is asked by the manager alone; no such wait; a number where none belongs.
+    for (from, fields) in [(2, [0, 0, 0]), (2, [1, 5, 0]), (0, [3, 5, 0]), (2, [4, 0, 0]), (2, [2, 0, 1]), (2, [1 << 8, 0, 0])] {
+        assert_eq!(tell(from, QUESTION, fields), Err(Refusal::Malformed), "{fields:?}");
+    }
+    assert_eq!(tell(2, REPLY, [1 << 9, 0, 0]), Err(Refusal::Malformed));
+    // A reply to what was not asked changes nothing.
+    assert_eq!(tell(2, REPLY, [1, 5, 0]), Ok(()));
+    assert_eq!(tell(2, QUESTION, [2, 77, 0]), Ok(()));
+    let (to, reply) = node.coherence.poll_message().unwrap();
+    assert_eq!((to, &reply.head[..]), (2, &head(REPLY, [2, 77, 0])[..]));
+}
+
+/// COH-8.9: what no sound peer refuses ends the connection; what lacks room does not.
+#[test]
+fn a_refusal_that_makes_no_sense_is_a_contradiction() {
+    for (refusal, ends) in [(Refusal::Malformed, true), (Refusal::UnknownObject, true), (Refusal::NoRoom, false)] {
+        let mut cluster = Cluster::new(2, 1);
+        let node = &mut cluster.nodes[0];
+        node.coherence.lock(1, Token(1), &mut node.machine);
+        let (_, acquire) = node.coherence.poll_message().unwrap();
+        node.coherence.refused(acquire.token, refusal, &mut node.machine);
+        let events: Vec<_> = std::iter::from_fn(|| node.coherence.poll_event()).collect();
+        let contradiction = CoherenceEvent::Contradiction { rank: 1, nonsense: Nonsense::RefusedShared { refusal } };
+        assert_eq!(events.contains(&contradiction), ends, "{events:?}");
+        assert!(events.iter().any(|event| matches!(event, CoherenceEvent::Failed { token: Token(1), .. })));
+    }
+}
+
+/// COH-7.4: a grant of a collective that cannot be over is refused, or its acquirer would wait for ever.
+#[test]
+fn a_grant_from_the_future_is_refused() {
+    let mut cluster = Cluster::new(2, 1);
+    let node = &mut cluster.nodes[0];
+    node.coherence.lock(1, Token(1), &mut node.machine);
+    let grant = [0, 0, 0, 0];
+    let early = node.coherence.receive(1, &head(GRANT, [1, 0, 1]), &grant, &mut node.machine);
+    assert_eq!(early, Err(Refusal::Malformed));
+    assert_eq!(node.coherence.receive(1, &head(GRANT, [1, 0, 0]), &grant, &mut node.machine), Ok(()));
+}
+
+/// END-4.3: two survivors that others have taken for dead tell each other that they leave.
+#[test]
+fn a_node_that_counts_as_dead_hears_of_leaving() {
+    let mut cluster = Cluster::new(3, 1);
+    let node = &mut cluster.nodes[1];
+    for late in [false, true] {
+        if late {
+            node.coherence.leave(Token(1), &mut node.machine);
+        }
+        let dead = if late { 0 } else { 2 };
+        assert_eq!(node.coherence.receive(0, &head(9, [dead, 0, 0]), &[], &mut node.machine), Ok(()));
+    }
+    let notices: Vec<(Rank, u64)> = std::iter::from_fn(|| node.coherence.poll_message())
+        .filter(|(_, message)| message.head[1] == LEAVING)
+        .map(|(to, message)| (to, u64::from_le_bytes(message.head[10..18].try_into().unwrap())))
+        .collect();
+    for dead in [0, 2] {
+        assert!(notices.contains(&(dead, 0)) && notices.contains(&(dead, 1)), "{notices:?}");
+    }
+}
