@@ -26,6 +26,9 @@ pub struct Settings {
     /// Jobs of three nodes that are started over a path that loses three packets of ten.
     #[arg(long, default_value_t = 40)]
     joins: u64,
+    /// Jobs whose datagrams are changed on the way, with 4 s of traffic each.
+    #[arg(long, default_value_t = 16)]
+    tampered: u64,
     /// Seconds for each fuzz target; 0: none.
     #[arg(long, default_value_t = 600)]
     fuzz: u64,
@@ -49,12 +52,20 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     often("oikaze", &["--lib", "neighbour::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
     often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
+    let from = [("OIKAZE_TAMPERED_FROM", settings.first.to_string())];
+    often_with("oikaze-cli", &["--test", "tampered"], ("OIKAZE_TAMPERED_RUNS", settings.tampered), &from)?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
 }
 
 /// Tests that do something as often as a variable says, and tell how far they are.
 fn often(package: &str, tests: &[&str], variable: &str, count: u64) -> Result<(), String> {
+    often_with(package, tests, (variable, count), &[])
+}
+
+/// As [`often`], with more variables.
+fn often_with(package: &str, tests: &[&str], (variable, count): (&str, u64), more: &[(&str, String)]) -> Result<(), String> {
     println!("{package} {}: {count}", tests.join(" "));
     let command = cargo(&["test", "--release", "-p", package]).args(tests).args(["--", "--nocapture", "--test-threads=1"]);
+    let command = more.iter().fold(command, |command, (name, value)| command.env(name, value));
     test::some(command.env(variable, count.to_string()))
 }
