@@ -47,7 +47,7 @@ pub const FAILURE_TIME: Duration = Duration::from_secs(5);
 /// A peer that is heard, but has acknowledged nothing of what is outstanding for so many failure times, is given up (WIND-7.6).
 pub const PROGRESS_FAILURE_TIMES: u32 = 3;
 /// Questions in a row, one each failure time, after which a peer did not say that it owes an answer, and then counts as one that has
-/// forgotten it (COH-10.3).
+/// forgotten it (COH-13.3).
 pub const VAIN_QUESTIONS_MAX: u32 = 4;
 /// Maximum distance of a datagram's number from the largest that came before it: more than fit into any window, with all that goes
 /// during a failure time without an answer (WIND-3.2).

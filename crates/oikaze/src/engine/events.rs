@@ -6,7 +6,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, Coherence, CoherenceEvent, Pages};
 use oikaze_protocol::limits::{BODIES_REST, BODY_KEPT};
 use oikaze_protocol::rma::{self, Rma, RmaError, RmaEvent};
-use oikaze_protocol::wind::{Death, Event, Refusal, Token};
+use oikaze_protocol::wind::{Death, Event, Nonsense, Refusal, Token};
 
 /// On whose account a message was posted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,6 +143,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     };
                     self.operations.settle(token, Err(failure));
                 }
+                RmaEvent::Unanswered { by } => {
+                    // A stopped process of the same machine answers when it goes on; the kernel tells when it ends.
+                    if self.peers.neighbour(by).is_none() {
+                        self.give_up(by, Nonsense::Unanswered);
+                    }
+                }
                 RmaEvent::Arrived { from, class, tag, body } => {
                     let body = Body::new(body, &self.bodies);
                     if body.len() >= BODY_KEPT {
@@ -152,6 +158,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     self.news += 1;
                 }
             }
+        }
+    }
+
+    /// No sound peer does this: its connection ends.
+    fn give_up(&mut self, rank: Rank, nonsense: Nonsense) {
+        let now = self.now;
+        if let Some(peer) = self.peers.touch(rank) {
+            peer.connection.give_up(now, nonsense);
         }
     }
 
@@ -177,12 +191,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     };
                     self.operations.settle(token, Ok(value));
                 }
-                CoherenceEvent::Contradiction { rank, nonsense } => {
-                    let now = self.now;
-                    if let Some(peer) = self.peers.touch(rank) {
-                        peer.connection.give_up(now, nonsense);
-                    }
-                }
+                CoherenceEvent::Contradiction { rank, nonsense } => self.give_up(rank, nonsense),
                 CoherenceEvent::Leaving { rank, silent } => {
                     self.leaving.told.push_back((rank, silent));
                     self.news += 1;

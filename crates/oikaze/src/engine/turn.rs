@@ -106,6 +106,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.settle_events();
         self.peers.timers(now);
         self.coherence.ask(now, self.failure_time);
+        self.rma.look_for_unanswered(now, self.failure_time);
         self.post_again(now);
         self.take_submissions(now);
         let owed = self.post_replies();
@@ -159,10 +160,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.unfinished {
             return Some(self.now);
         }
-        [self.peers.next_timeout(), self.again.next(), self.next_of_neighbours(), self.coherence.next_question()]
-            .into_iter()
-            .flatten()
-            .min()
+        let own = [self.coherence.next_question(), self.rma.next_look()];
+        let peers = [self.peers.next_timeout(), self.again.next(), self.next_of_neighbours()];
+        own.into_iter().chain(peers).flatten().min()
     }
 
     /// Has every peer that lives acknowledged all that was sent to it, and has all been moved that goes to ourselves?

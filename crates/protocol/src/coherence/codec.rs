@@ -119,7 +119,7 @@ pub(super) enum Headline {
     Unlock { lock: u64, request: u64, epoch: u64 },
     /// This node is dead.
     Died { rank: u32 },
-    /// Is this still owed to the sender (COH-10)?
+    /// Is this still owed to the sender (COH-13)?
     Question { wait: Wait },
     /// It is, or it is not.
     Reply { wait: Wait, owed: bool },
@@ -127,7 +127,7 @@ pub(super) enum Headline {
     Leaving { epoch: u64, silent: bool },
 }
 
-/// Answers for which a node waits (COH-10).
+/// Answers for which a node waits (COH-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wait {
     /// From rank 0: the end of the collective after so many.

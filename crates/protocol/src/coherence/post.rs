@@ -28,7 +28,7 @@ pub(super) enum Purpose {
     Pages,
     /// The answer to who asked for this lock.
     Grant(u64),
-    /// The reply to a question (COH-10).
+    /// The reply to a question (COH-13).
     Reply,
     /// Part of a collective, or a request for a lock, or its return.
     Control(Doing),

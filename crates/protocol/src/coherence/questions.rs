@@ -1,4 +1,4 @@
-//! Questions about waits that last (COH-10): a request that was acknowledged and is not known, or whose answer got lost, is found out.
+//! Questions about waits that last (COH-13): a request that was acknowledged and is not known, or whose answer got lost, is found out.
 //!
 //! An acknowledgement says that a datagram came, and a checksum that nothing was damaged by accident. A datagram that was forged on the
 //! way can pass for either. Who waits for an answer therefore asks now and then whether it is still owed.
@@ -33,7 +33,7 @@ struct Asked {
 }
 
 impl Coherence {
-    /// Asks about waits that have lasted for `every` (COH-10.1). Call it again at [`Self::next_question`].
+    /// Asks about waits that have lasted for `every` (COH-13.1). Call it again at [`Self::next_question`].
     pub fn ask(&mut self, now: Time, every: Duration) {
         if !self.may_wait() {
             if self.questions.next.take().is_some() {
@@ -124,7 +124,7 @@ impl Coherence {
         Ok(())
     }
 
-    /// Does this node owe that, or is it on its way (COH-10.2)?
+    /// Does this node owe that, or is it on its way (COH-13.2)?
     fn owes_to(&self, to: Rank, wait: Wait) -> bool {
         let known = match wait {
             Wait::Collective { epoch } => self.is_gathered(to, epoch),

@@ -47,6 +47,11 @@ pub enum RmaEvent {
         /// Its bytes.
         body: Vec<u8>,
     },
+    /// A peer has acknowledged a request and never answers it (MEM-4.8): its connection must end.
+    Unanswered {
+        /// The peer.
+        by: Rank,
+    },
 }
 
 /// Why an operation failed or cannot be begun.

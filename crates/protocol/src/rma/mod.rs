@@ -32,6 +32,7 @@ mod request;
 mod serve;
 mod strided;
 mod ticket;
+mod unanswered;
 mod user;
 
 pub use atomic::{AtomicOp, Change, Width, Word};
@@ -54,6 +55,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use names::Names;
 use ticket::Tickets;
+use unanswered::Unanswered;
 
 /// A fragmented message whose bytes go straight to their place: where that is.
 ///
@@ -107,6 +109,7 @@ pub struct Rma {
     serving: BTreeMap<Token, Serving>,
     served: u64,
     refusals: refusals::Log,
+    unanswered: Unanswered,
 }
 
 /// Whom an answer in flight serves, and from where.

@@ -66,6 +66,7 @@ impl Rma {
                 let ticket = *ticket;
                 if let Some(into) = self.destination(from, number, ticket) {
                     into.write(start, bytes, memory);
+                    self.tickets.part_came(ticket);
                 }
             }
             Some(Transfer::Accumulate { asked, .. }) => {

@@ -34,6 +34,8 @@ pub(super) struct Ticket {
     pub answering: Option<u64>,
     told: bool,
     settled: bool,
+    /// Parts of the answer that have come, modulo 2³².
+    parts: u32,
 }
 
 /// All of them, bounded.
@@ -53,7 +55,7 @@ impl Tickets {
             return Err(RmaError::TooMany);
         }
         self.serial += 1;
-        let ticket = Ticket { serial: self.serial, to, asked, answering: None, told: false, settled: false };
+        let ticket = Ticket { serial: self.serial, to, asked, answering: None, told: false, settled: false, parts: 0 };
         self.open.insert(token, ticket);
         Ok(TicketId { token: token.0, serial: self.serial })
     }
@@ -62,6 +64,13 @@ impl Tickets {
     pub fn answerable(&mut self, from: Rank, id: TicketId) -> Option<&mut Ticket> {
         let ticket = self.open.get_mut(&Token(id.token))?;
         (ticket.serial == id.serial && ticket.to == from && !ticket.told).then_some(ticket)
+    }
+
+    /// A part of the answer has come.
+    pub fn part_came(&mut self, id: TicketId) {
+        if let Some(ticket) = self.open.get_mut(&Token(id.token)) {
+            ticket.parts = ticket.parts.wrapping_add(1);
+        }
     }
 
     /// Its user is being told the end now. `false`: was told before, or there is none.
@@ -94,6 +103,16 @@ impl Tickets {
     /// Who still waits for this node.
     pub fn waiting_for(&self, node: Rank) -> Vec<Token> {
         self.open.iter().filter(|(_, ticket)| ticket.to == node && !ticket.told).map(|(token, _)| *token).collect()
+    }
+
+    /// Of each peer the oldest request that it has acknowledged and not answered: its serial, and how many parts of the answer have come.
+    pub fn oldest_unanswered(&self) -> BTreeMap<Rank, (u64, u32)> {
+        let mut oldest = BTreeMap::new();
+        for ticket in self.open.values().filter(|ticket| ticket.settled && !ticket.told) {
+            let found = (ticket.serial, ticket.parts);
+            oldest.entry(ticket.to).and_modify(|known| *known = found.min(*known)).or_insert(found);
+        }
+        oldest
     }
 
     /// How many are known.

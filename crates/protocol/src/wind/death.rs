@@ -151,8 +151,10 @@ pub enum Nonsense {
         /// Its reason.
         refusal: Refusal,
     },
-    /// It has acknowledged a request for shared memory and knows nothing of it (COH-10).
+    /// It has acknowledged a request for shared memory and knows nothing of it (COH-13).
     Forgotten,
+    /// It has acknowledged a get, an atomic or a lookup, and brings no answer (MEM-4.8).
+    Unanswered,
 }
 
 impl Death {
@@ -185,6 +187,7 @@ impl fmt::Display for Nonsense {
             Nonsense::Forgotten => {
                 f.write_str("it acknowledged a request for a lock, pages or a collective, and knows nothing of it")
             }
+            Nonsense::Unanswered => f.write_str("it acknowledged a get, an atomic or a lookup, and does not answer it"),
         }
     }
 }

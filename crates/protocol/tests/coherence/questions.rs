@@ -1,4 +1,4 @@
-//! Requests and answers that count as taken and never came (COH-10): found out by questions, and nothing waits for ever.
+//! Requests and answers that count as taken and never came (COH-13): found out by questions, and nothing waits for ever.
 
 use crate::cluster::{Cluster, Random};
 use oikaze_protocol::Rank;
@@ -75,7 +75,7 @@ fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
     }
 }
 
-/// COH-10.1 and COH-10.3: whichever message is lost, after so many questions the connection ends, and so does every wait.
+/// COH-13.1 and COH-13.3: whichever message is lost, after so many questions the connection ends, and so does every wait.
 #[test]
 fn waits_for_what_was_lost_end() {
     for seed in 0..10 {
@@ -100,7 +100,7 @@ fn waits_for_what_was_lost_end() {
     }
 }
 
-/// COH-10.2: what is owed is said to be owed, for as long as it lasts.
+/// COH-13.2: what is owed is said to be owed, for as long as it lasts.
 #[test]
 fn waits_for_what_others_have_not_done_yet_go_on() {
     let mut cluster = Cluster::new(3, 5);
@@ -136,7 +136,7 @@ fn waits_for_what_others_have_not_done_yet_go_on() {
     assert!(cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()), "nobody waits");
 }
 
-/// COH-10.1: a question that is not settled is not asked again.
+/// COH-13.1: a question that is not settled is not asked again.
 #[test]
 fn a_question_on_its_way_is_not_repeated() {
     let mut cluster = Cluster::new(2, 1);
@@ -151,7 +151,7 @@ fn a_question_on_its_way_is_not_repeated() {
     assert_eq!(node.coherence.poll_event(), None);
 }
 
-/// COH-9.1, COH-10.2: questions that nobody may ask.
+/// COH-9.1, COH-13.2: questions that nobody may ask.
 #[test]
 fn questions_that_make_no_sense_are_refused() {
     let mut cluster = Cluster::new(3, 1);

@@ -9,5 +9,6 @@ mod limits;
 mod operations;
 mod oracle;
 mod rights;
+mod unanswered;
 mod vectors;
 mod world;

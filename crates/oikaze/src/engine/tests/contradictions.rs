@@ -45,7 +45,7 @@ fn a_peer_that_refuses_what_is_sound_is_given_up() {
     assert_eq!(b.engine.take_death(), Some((0, Death::GivenUp(CloseReason::Nonsense))));
 }
 
-/// COH-10.1, COH-10.3: a request that was acknowledged and is not known.
+/// COH-13.1, COH-13.3: a request that was acknowledged and is not known.
 #[test]
 fn a_peer_that_has_forgotten_a_request_is_given_up() {
     let (mut a, mut b, mut now) = pair();

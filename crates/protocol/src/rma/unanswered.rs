@@ -1,0 +1,73 @@
+//! Requests that were acknowledged and are never answered (MEM-4.8).
+//!
+//! An acknowledgement says that a datagram came. One that was forged on the way can pass for it, and then nobody answers the request. A peer
+//! answers in the order of the requests, so the oldest one tells: while older answers come, the others may have to wait.
+
+use super::{Rma, RmaEvent};
+use crate::Rank;
+use crate::limits::PROGRESS_FAILURE_TIMES;
+use crate::time::Time;
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+/// Progress of the answers of all peers, looked at now and then.
+#[derive(Debug, Default)]
+pub(super) struct Unanswered {
+    /// Time of the next look, while any request is open.
+    next: Option<Time>,
+    oldest: BTreeMap<Rank, Oldest>,
+}
+
+/// The oldest request that a peer has acknowledged and not answered, as the last look found it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Oldest {
+    serial: u64,
+    /// Parts of its answer that had come.
+    parts: u32,
+    /// Looks in a row that found nothing new.
+    vain: u32,
+}
+
+impl Rma {
+    /// Looks for peers that owe an answer and bring nothing of it for three times `every` (MEM-4.8); each is told as
+    /// [`RmaEvent::Unanswered`]. Call it again at [`Rma::next_look`].
+    pub fn look_for_unanswered(&mut self, now: Time, every: Duration) {
+        if self.tickets.len() == 0 {
+            if self.unanswered.next.take().is_some() {
+                self.unanswered.oldest.clear();
+            }
+            return;
+        }
+        match self.unanswered.next {
+            Some(next) if next > now => {}
+            Some(_) => {
+                self.unanswered.next = Some(now + every);
+                self.look_at_oldest();
+            }
+            None => self.unanswered.next = Some(now + every),
+        }
+    }
+
+    /// Time at which [`Rma::look_for_unanswered`] has something to do, if ever.
+    #[must_use]
+    pub fn next_look(&self) -> Option<Time> {
+        self.unanswered.next
+    }
+
+    fn look_at_oldest(&mut self) {
+        let found = self.tickets.oldest_unanswered();
+        let Self { unanswered: Unanswered { oldest, .. }, events, .. } = self;
+        oldest.retain(|peer, _| found.contains_key(peer));
+        for (peer, (serial, parts)) in found {
+            let known = oldest.entry(peer).or_default();
+            if (known.serial, known.parts) != (serial, parts) {
+                *known = Oldest { serial, parts, vain: 0 };
+                continue;
+            }
+            known.vain += 1;
+            if known.vain == PROGRESS_FAILURE_TIMES {
+                events.push_back(RmaEvent::Unanswered { by: peer });
+            }
+        }
+    }
+}
